@@ -1,0 +1,108 @@
+//! Every fact that two languages share, written once: phase ids, event kinds, the dump record,
+//! the pack's constants. `cargo xtask generate` writes them out for the other languages
+//! ([`generate`]); `cargo xtask tidy` fails when a generated file is stale.
+
+pub mod dump;
+pub mod generate;
+pub mod pack;
+
+/// Declares an enum whose discriminants and names are part of the contract between languages.
+macro_rules! wire_enum {
+    ($(#[$doc:meta])* $name:ident { $($(#[$vdoc:meta])* $variant:ident = $id:literal, $text:literal;)+ }) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        #[repr(u8)]
+        pub enum $name { $($(#[$vdoc])* $variant = $id,)+ }
+
+        impl $name {
+            /// Every value, in id order: the id of `ALL[i]` is `i`.
+            pub const ALL: &'static [$name] = &[$($name::$variant,)+];
+
+            /// The name used in every file, table and chart.
+            pub const fn name(self) -> &'static str {
+                match self { $($name::$variant => $text,)+ }
+            }
+
+            /// The value with this id, or `None` for an id this version does not know.
+            pub fn from_id(id: u8) -> Option<$name> {
+                Self::ALL.get(usize::from(id)).copied()
+            }
+
+            /// The value with this name.
+            pub fn from_name(name: &str) -> Option<$name> {
+                Self::ALL.iter().copied().find(|value| value.name() == name)
+            }
+        }
+    };
+}
+
+wire_enum! {
+    /// A named part of a step, in order of use. `Embed`, `LmHead` and `Argmax` occur once a step,
+    /// the others once a layer.
+    Phase {
+        /// Token id to residual stream.
+        Embed = 0, "embed";
+        /// Input norm, then the q, k and v projections.
+        Qkv = 1, "qkv";
+        /// QK-norm, RoPE, KV write, attention over the cache.
+        Attention = 2, "attention";
+        /// Output projection, added to the residual stream.
+        OProj = 3, "o_proj";
+        /// Post-attention norm, gate and up projections, silu(gate) * up.
+        GateUp = 4, "gate_up";
+        /// Down projection, added to the residual stream.
+        Down = 5, "down";
+        /// Final norm, then one logit a vocabulary row.
+        LmHead = 6, "lm_head";
+        /// The lowest index of the largest logit.
+        Argmax = 7, "argmax";
+    }
+}
+
+impl Phase {
+    /// The phases of one layer, in order.
+    pub const LAYER: [Phase; 5] =
+        [Phase::Qkv, Phase::Attention, Phase::OProj, Phase::GateUp, Phase::Down];
+
+    /// Whether the phase occurs once a layer (and not once a step).
+    pub fn is_per_layer(self) -> bool {
+        Self::LAYER.contains(&self)
+    }
+}
+
+wire_enum! {
+    /// What a span of a block's time was spent on: a closed set.
+    EventKind {
+        /// The phase's own arithmetic and memory traffic.
+        Work = 0, "work";
+        /// Blocked on an exchange: values of the named phase had not arrived yet.
+        WaitExchange = 1, "wait_exchange";
+    }
+}
+
+impl EventKind {
+    /// Whether the span is time blocked on somebody else.
+    pub fn is_wait(self) -> bool {
+        self != EventKind::Work
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_are_positions_and_names_are_unique() {
+        for (id, phase) in Phase::ALL.iter().enumerate() {
+            assert_eq!(*phase as usize, id);
+            assert_eq!(Phase::from_id(id as u8), Some(*phase));
+            assert_eq!(Phase::from_name(phase.name()), Some(*phase));
+        }
+        for (id, kind) in EventKind::ALL.iter().enumerate() {
+            assert_eq!(*kind as usize, id);
+            assert_eq!(EventKind::from_name(kind.name()), Some(*kind));
+        }
+        assert_eq!(Phase::from_id(Phase::ALL.len() as u8), None);
+        assert_eq!(EventKind::from_id(255), None);
+    }
+}

@@ -1,0 +1,1 @@
+//! The engines that turn a token into the next

@@ -1,0 +1,200 @@
+//! The tensors of a dense Qwen3 checkpoint: names, shapes, and views of their values.
+
+use crate::Config;
+use half::bf16;
+use std::ops::Range;
+
+/// A tensor of one layer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum LayerTensor {
+    /// Weight of the norm before attention, `[hidden]`.
+    InputNorm,
+    /// Query projection, `[q_dim, hidden]`.
+    QProj,
+    /// Key projection, `[kv_dim, hidden]`.
+    KProj,
+    /// Value projection, `[kv_dim, hidden]`.
+    VProj,
+    /// Weight of the norm of each query head, `[head_dim]`.
+    QNorm,
+    /// Weight of the norm of each key head, `[head_dim]`.
+    KNorm,
+    /// Output projection, `[hidden, q_dim]`.
+    OProj,
+    /// Weight of the norm before the MLP, `[hidden]`.
+    PostNorm,
+    /// Gate projection, `[intermediate, hidden]`.
+    GateProj,
+    /// Up projection, `[intermediate, hidden]`.
+    UpProj,
+    /// Down projection, `[hidden, intermediate]`.
+    DownProj,
+}
+
+impl LayerTensor {
+    /// Every tensor of a layer, in order of use.
+    pub const ALL: [LayerTensor; 11] = [
+        LayerTensor::InputNorm,
+        LayerTensor::QProj,
+        LayerTensor::KProj,
+        LayerTensor::VProj,
+        LayerTensor::QNorm,
+        LayerTensor::KNorm,
+        LayerTensor::OProj,
+        LayerTensor::PostNorm,
+        LayerTensor::GateProj,
+        LayerTensor::UpProj,
+        LayerTensor::DownProj,
+    ];
+
+    fn suffix(self) -> &'static str {
+        match self {
+            LayerTensor::InputNorm => "input_layernorm",
+            LayerTensor::QProj => "self_attn.q_proj",
+            LayerTensor::KProj => "self_attn.k_proj",
+            LayerTensor::VProj => "self_attn.v_proj",
+            LayerTensor::QNorm => "self_attn.q_norm",
+            LayerTensor::KNorm => "self_attn.k_norm",
+            LayerTensor::OProj => "self_attn.o_proj",
+            LayerTensor::PostNorm => "post_attention_layernorm",
+            LayerTensor::GateProj => "mlp.gate_proj",
+            LayerTensor::UpProj => "mlp.up_proj",
+            LayerTensor::DownProj => "mlp.down_proj",
+        }
+    }
+}
+
+/// One tensor of a checkpoint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Tensor {
+    /// Token embedding, `[vocab, hidden]`.
+    Embedding,
+    /// A tensor of the layer with this index.
+    Layer(usize, LayerTensor),
+    /// Weight of the norm before the LM head, `[hidden]`.
+    FinalNorm,
+    /// LM head, `[vocab, hidden]`; exists only where it is not tied to the embedding.
+    LmHead,
+}
+
+impl Tensor {
+    /// Every tensor that a checkpoint of this configuration holds, in order of use.
+    pub fn all(config: &Config) -> Vec<Tensor> {
+        let layers = (0..config.layers)
+            .flat_map(|layer| LayerTensor::ALL.map(|tensor| Tensor::Layer(layer, tensor)));
+        let mut all = vec![Tensor::Embedding];
+        all.extend(layers);
+        all.push(Tensor::FinalNorm);
+        if !config.tied {
+            all.push(Tensor::LmHead);
+        }
+        all
+    }
+
+    /// The published name.
+    pub fn name(self) -> String {
+        match self {
+            Tensor::Embedding => "model.embed_tokens.weight".into(),
+            Tensor::Layer(layer, tensor) => {
+                format!("model.layers.{layer}.{}.weight", tensor.suffix())
+            }
+            Tensor::FinalNorm => "model.norm.weight".into(),
+            Tensor::LmHead => "lm_head.weight".into(),
+        }
+    }
+
+    /// Rows and columns; a norm's weight has one row.
+    pub fn shape(self, config: &Config) -> (usize, usize) {
+        let (hidden, inter) = (config.hidden, config.intermediate);
+        match self {
+            Tensor::Embedding | Tensor::LmHead => (config.vocab, hidden),
+            Tensor::FinalNorm => (1, hidden),
+            Tensor::Layer(_, tensor) => match tensor {
+                LayerTensor::InputNorm | LayerTensor::PostNorm => (1, hidden),
+                LayerTensor::QNorm | LayerTensor::KNorm => (1, config.head_dim),
+                LayerTensor::QProj => (config.q_dim(), hidden),
+                LayerTensor::KProj | LayerTensor::VProj => (config.kv_dim(), hidden),
+                LayerTensor::OProj => (hidden, config.q_dim()),
+                LayerTensor::GateProj | LayerTensor::UpProj => (inter, hidden),
+                LayerTensor::DownProj => (hidden, inter),
+            },
+        }
+    }
+
+    /// Whether the tensor is a norm's weight (published with one dimension, not two).
+    pub fn is_norm(self) -> bool {
+        matches!(
+            self,
+            Tensor::FinalNorm
+                | Tensor::Layer(
+                    _,
+                    LayerTensor::InputNorm
+                        | LayerTensor::PostNorm
+                        | LayerTensor::QNorm
+                        | LayerTensor::KNorm
+                )
+        )
+    }
+}
+
+/// A row-major bf16 matrix somewhere in memory. The bytes need not be aligned.
+#[derive(Clone, Copy, Debug)]
+pub struct Bf16View<'a> {
+    /// Number of rows.
+    pub rows: usize,
+    /// Number of columns.
+    pub cols: usize,
+    bytes: &'a [u8],
+}
+
+impl<'a> Bf16View<'a> {
+    /// A view of `rows * cols` little-endian bf16 values.
+    ///
+    /// # Panics
+    /// If `bytes` is not of that length: callers check lengths against the shape first.
+    pub fn new(rows: usize, cols: usize, bytes: &'a [u8]) -> Bf16View<'a> {
+        assert_eq!(bytes.len(), rows * cols * 2, "a bf16 view's bytes match its shape");
+        Bf16View { rows, cols, bytes }
+    }
+
+    /// The raw bytes, row after row.
+    pub fn bytes(&self) -> &'a [u8] {
+        self.bytes
+    }
+
+    /// The raw bytes of one row.
+    pub fn row_bytes(&self, row: usize) -> &'a [u8] {
+        &self.bytes[row * self.cols * 2..(row + 1) * self.cols * 2]
+    }
+
+    /// One element.
+    pub fn at(&self, row: usize, col: usize) -> bf16 {
+        let at = (row * self.cols + col) * 2;
+        bf16::from_le_bytes([self.bytes[at], self.bytes[at + 1]])
+    }
+
+    /// One row as f32 (exact).
+    pub fn row_f32(&self, row: usize) -> Vec<f32> {
+        self.rows_f32(row..row + 1)
+    }
+
+    /// Some rows as f32 (exact), row after row.
+    pub fn rows_f32(&self, rows: Range<usize>) -> Vec<f32> {
+        let bytes = &self.bytes[rows.start * self.cols * 2..rows.end * self.cols * 2];
+        bytes
+            .as_chunks::<2>()
+            .0
+            .iter()
+            .map(|&pair| f32::from_bits(u32::from(u16::from_le_bytes(pair)) << 16))
+            .collect()
+    }
+}
+
+/// Something that holds every tensor of a model, checked against its configuration.
+pub trait Weights: Sync {
+    /// The model's configuration.
+    fn config(&self) -> &Config;
+
+    /// A tensor's values. Asking for [`Tensor::LmHead`] of a tied model gives the embedding.
+    fn view(&self, tensor: Tensor) -> Bf16View<'_>;
+}

@@ -1,0 +1,1 @@
+//! The pack: weights in the order in which the decoder streams them

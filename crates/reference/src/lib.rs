@@ -1,0 +1,1 @@
+//! The oracle: a phase-by-phase f32 forward pass
