@@ -1,3 +1,68 @@
-//! Developer tasks.
+//! Developer tasks: `cargo xtask demo | test | generate | tidy`.
+//!
+//! Every task starts from a bare checkout: it installs what it needs, says so, and works a
+//! second time without the network. What it writes lies under the target folder,
+//! `web/node_modules` and `web/dist`.
 
-fn main() {}
+mod command;
+mod demo;
+mod generate;
+mod install;
+mod node;
+mod page;
+mod repo;
+mod say;
+mod test;
+mod tidy;
+
+use anyhow::Result;
+use clap::{Parser, Subcommand};
+use std::process::ExitCode;
+
+use repo::Repo;
+
+/// Developer tasks of this repository.
+#[derive(Parser)]
+#[command(name = "cargo xtask")]
+struct Cli {
+    #[command(subcommand)]
+    task: Task,
+}
+
+#[derive(Subcommand)]
+enum Task {
+    /// Decode a prompt with the small model in data/tiny, X-ray one token, show it on a page.
+    Demo(demo::Options),
+    /// Install what the tests need and run every test there is without a GPU.
+    Test(test::Options),
+    /// Write the files that are generated from crates/abi.
+    Generate {
+        /// Write nothing; fail if a file is not what would be written.
+        #[arg(long)]
+        check: bool,
+    },
+    /// Check the structure of the repository: floors, limits, generated files, forbidden text.
+    Tidy,
+}
+
+fn main() -> ExitCode {
+    match run(Cli::parse().task) {
+        Ok(code) => code,
+        Err(error) => {
+            say::error(&error);
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(task: Task) -> Result<ExitCode> {
+    let repo = Repo::find()?;
+    match task {
+        Task::Demo(options) => demo::run(&repo, &options)?,
+        Task::Test(options) => return Ok(test::run(&repo, &options)),
+        Task::Generate { check: true } => generate::check(&repo)?,
+        Task::Generate { check: false } => generate::write(&repo)?,
+        Task::Tidy => tidy::run(&repo)?,
+    }
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,87 @@
+//! Running other programs.
+
+use anyhow::{Context, Result, bail};
+use std::ffi::OsStr;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use crate::say;
+
+/// The command as one would type it.
+pub fn shown(command: &Command) -> String {
+    let mut words = vec![word(command.get_program())];
+    words.extend(command.get_args().map(word));
+    let words = words.join(" ");
+    match command.get_current_dir().and_then(Path::file_name) {
+        Some(folder) if folder == "web" => format!("(cd web && {words})"),
+        _ => words,
+    }
+}
+
+fn word(text: &OsStr) -> String {
+    let text = text.to_string_lossy();
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,+@%<>~".contains(c);
+    if !text.is_empty() && text.chars().all(plain) {
+        text.into_owned()
+    } else {
+        format!("'{}'", text.replace('\'', r"'\''"))
+    }
+}
+
+/// Announces the command, runs it with our terminal as its own, and fails unless it succeeds.
+pub fn run(command: &mut Command) -> Result<()> {
+    let shown = shown(command);
+    say::line(format_args!("$ {shown}"));
+    let status = command
+        .stdin(Stdio::null())
+        .status()
+        .with_context(|| format!("could not start `{shown}`: is it installed?"))?;
+    if !status.success() {
+        bail!("`{shown}` failed ({status}); its own output above says why");
+    }
+    Ok(())
+}
+
+/// Runs the command quietly and returns what it wrote to standard output.
+pub fn output(command: &mut Command) -> Result<String> {
+    let shown = shown(command);
+    let output = command
+        .stdin(Stdio::null())
+        .output()
+        .with_context(|| format!("could not start `{shown}`: is it installed?"))?;
+    if !output.status.success() {
+        let told = String::from_utf8_lossy(&output.stderr);
+        bail!("`{shown}` failed ({}): {}", output.status, told.trim());
+    }
+    String::from_utf8(output.stdout).with_context(|| format!("`{shown}` wrote bytes, not text"))
+}
+
+/// Whether the command can be started and succeeds; its output is dropped.
+pub fn succeeds(command: &mut Command) -> bool {
+    let quiet = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    quiet.status().is_ok_and(|status| status.success())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_is_shown_as_one_would_type_it() {
+        let mut command = Command::new("npm");
+        command.args(["run", "two words", "it's", ""]).current_dir("some/web");
+        assert_eq!(shown(&command), r"(cd web && npm run 'two words' 'it'\''s' '')");
+    }
+
+    #[test]
+    fn failures_name_the_command() {
+        let error = run(&mut Command::new("false")).unwrap_err().to_string();
+        assert!(error.starts_with("`false` failed"), "{error}");
+        let error = format!("{:#}", run(&mut Command::new("no-such-program")).unwrap_err());
+        assert!(error.contains("could not start `no-such-program`"), "{error}");
+        let error = output(Command::new("ls").arg("/no/such/file")).unwrap_err().to_string();
+        assert!(error.contains("/no/such/file"), "{error}");
+        assert!(!succeeds(&mut Command::new("false")));
+        assert!(succeeds(&mut Command::new("true")));
+    }
+}

