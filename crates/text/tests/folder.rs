@@ -1,0 +1,129 @@
+//! Model folders that are small, incomplete or wrong.
+
+#![allow(clippy::unwrap_used)]
+
+use std::path::Path;
+
+use monolith_text::{EncodePolicy, Error, Tokenizer};
+use serde_json::{Value, json};
+
+/// A byte-level tokenizer of single ASCII letters, with one special token and one that the
+/// post-processor puts first.
+fn tiny() -> Value {
+    json!({
+        "version": "1.0",
+        "truncation": {"direction": "Right", "max_length": 3, "strategy": "LongestFirst", "stride": 0},
+        "padding": {"strategy": {"Fixed": 9}, "direction": "Right", "pad_to_multiple_of": null,
+                    "pad_id": 0, "pad_type_id": 0, "pad_token": "a"},
+        "added_tokens": [
+            added(26, "<s>"), added(27, "<|end|>")
+        ],
+        "normalizer": null,
+        "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": false,
+                          "use_regex": false},
+        "post_processor": {"type": "TemplateProcessing",
+            "single": [{"SpecialToken": {"id": "<s>", "type_id": 0}},
+                       {"Sequence": {"id": "A", "type_id": 0}}],
+            "pair": [{"Sequence": {"id": "A", "type_id": 0}},
+                     {"Sequence": {"id": "B", "type_id": 0}}],
+            "special_tokens": {"<s>": {"id": "<s>", "ids": [26], "tokens": ["<s>"]}}},
+        "decoder": {"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": false,
+                    "use_regex": false},
+        "model": {"type": "BPE", "vocab": vocab(), "merges": []}
+    })
+}
+
+fn added(id: u32, content: &str) -> Value {
+    json!({"id": id, "content": content, "single_word": false, "lstrip": false, "rstrip": false,
+           "normalized": false, "special": true})
+}
+
+fn vocab() -> Value {
+    ('a'..='z').enumerate().map(|(id, letter)| (letter.to_string(), json!(id))).collect()
+}
+
+fn load(tokenizer: &Value, config: Option<&str>) -> Result<Tokenizer, Error> {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("tokenizer.json"), tokenizer.to_string()).unwrap();
+    if let Some(config) = config {
+        std::fs::write(dir.path().join("tokenizer_config.json"), config).unwrap();
+    }
+    Tokenizer::load(dir.path())
+}
+
+#[test]
+fn prompts_get_the_tokenizers_own_tokens_and_nothing_is_cut_or_padded() {
+    let tokenizer = load(&tiny(), None).unwrap();
+    let encode = |policy| tokenizer.encode("abcde<|end|>", policy).unwrap();
+    assert_eq!(encode(EncodePolicy::Prompt), [26, 0, 1, 2, 3, 4, 27]);
+    assert_eq!(encode(EncodePolicy::Rendered), [0, 1, 2, 3, 4, 27]);
+    assert_eq!(encode(EncodePolicy::Literal), [0, 1, 2, 3, 4, 4, 13, 3]);
+    assert_eq!(tokenizer.vocab_size(), 28);
+}
+
+#[test]
+fn the_config_names_tokens_as_text_or_object() {
+    let config = r#"{"bos_token": {"content": "<s>", "lstrip": false}, "eos_token": "<|end|>",
+                     "pad_token": null, "added_tokens_decoder": {"26": {"content": "<s>"}}}"#;
+    let tokenizer = load(&tiny(), Some(config)).unwrap();
+    assert_eq!(tokenizer.bos().map(|token| token.id), Some(26));
+    assert_eq!(tokenizer.eos().map(|token| token.id), Some(27));
+    assert_eq!(tokenizer.pad(), None);
+}
+
+#[test]
+fn a_missing_tokenizer_is_named() {
+    let dir = tempfile::tempdir().unwrap();
+    let error = Tokenizer::load(dir.path()).unwrap_err();
+    assert!(matches!(&error, Error::Missing { path } if path.ends_with("tokenizer.json")));
+    let error = Tokenizer::load(Path::new("no/such/folder")).unwrap_err().to_string();
+    assert!(error.starts_with("no/such/folder/tokenizer.json: no such file"), "{error}");
+}
+
+#[test]
+fn corrupt_files_are_named_with_what_is_wrong() {
+    let dir = tempfile::tempdir().unwrap();
+    for (contents, reason) in [
+        (&b"{\"version\": \"1.0\", "[..], "tokenizer.json: not a tokenizer: EOF while parsing"),
+        (b"{}", "tokenizer.json: not a tokenizer: "),
+        (b"\xff\xfe", "tokenizer.json: not UTF-8 text"),
+        (b"version https://git-lfs.github.com/spec/v1\noid", "a Git LFS pointer"),
+    ] {
+        std::fs::write(dir.path().join("tokenizer.json"), contents).unwrap();
+        let error = Tokenizer::load(dir.path()).unwrap_err();
+        assert!(matches!(error, Error::Corrupt { .. }));
+        assert!(error.to_string().contains(reason), "{error}");
+    }
+}
+
+#[test]
+fn a_config_that_contradicts_the_tokenizer_is_refused() {
+    for (config, reason) in [
+        (r#"{"eos_token": "</s>"}"#, "eos_token is \"</s>\", which tokenizer.json does not have"),
+        (
+            r#"{"added_tokens_decoder": {"26": {"content": "<b>"}}}"#,
+            "gives \"<b>\" the id 26, where tokenizer.json has \"<s>\"",
+        ),
+        (r#"{"added_tokens_decoder": {"99": {"content": "<b>"}}}"#, "has nothing"),
+        (r#"{"eos_token": 3}"#, "expected a token"),
+        ("{", "EOF while parsing"),
+    ] {
+        let error = load(&tiny(), Some(config)).unwrap_err().to_string();
+        assert!(error.contains("tokenizer_config.json: ") && error.contains(reason), "{error}");
+    }
+}
+
+#[test]
+fn other_kinds_of_tokenizers_are_refused_by_name() {
+    for (decoder, name) in [
+        (json!({"type": "WordPiece", "prefix": "##", "cleanup": true}), "decoder WordPiece;"),
+        (json!({"type": "Sequence", "decoders": [{"type": "ByteFallback"}]}), "decoder Sequence;"),
+        (Value::Null, "no decoder;"),
+    ] {
+        let mut tokenizer = tiny();
+        tokenizer["decoder"] = decoder;
+        let error = load(&tokenizer, None).unwrap_err();
+        assert!(matches!(error, Error::Unsupported { .. }));
+        assert!(error.to_string().contains(name), "{error}");
+    }
+}
