@@ -48,7 +48,7 @@ pub fn run(repo: &Repo, options: &Options) -> Result<()> {
     std::fs::create_dir_all(&data)
         .and_then(|()| std::fs::copy(&trace, data.join("trace.json.gz")))
         .with_context(|| format!("could not copy the trace to {}", data.display()))?;
-    serve(repo, &node, options.port.map_or_else(free_port, Ok)?)
+    serve(repo, &node, free_port(options.port)?)
 }
 
 /// Streams the text to the terminal and returns the trace's path.
@@ -143,9 +143,11 @@ impl Drop for Server {
     }
 }
 
-fn free_port() -> Result<u16> {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("no free port")?;
-    Ok(listener.local_addr().context("no free port")?.port())
+/// The port, if nobody has it; without one, any that is free.
+fn free_port(port: Option<u16>) -> Result<u16> {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port.unwrap_or(0)))
+        .with_context(|| format!("port {} is taken: choose another", port.unwrap_or(0)))?;
+    Ok(listener.local_addr().context("the port has no number")?.port())
 }
 
 /// Whether the page at this port is there.
@@ -167,7 +169,7 @@ mod tests {
 
     #[test]
     fn only_a_page_that_is_there_answers() {
-        assert!(!answers(free_port().unwrap()));
+        assert!(!answers(free_port(None).unwrap()));
         for (status, expected) in [("200 OK", true), ("404 Not Found", false)] {
             let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
             let port = listener.local_addr().unwrap().port();
@@ -179,6 +181,14 @@ mod tests {
             assert_eq!(answers(port), expected, "{status}");
             server.join().unwrap();
         }
+    }
+
+    #[test]
+    fn a_port_that_is_taken_is_refused() {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let error = free_port(Some(port)).unwrap_err().to_string();
+        assert_eq!(error, format!("port {port} is taken: choose another"));
     }
 
     #[test]
