@@ -16,7 +16,7 @@ fn explore(preemptions: usize, model: impl Fn() + Sync + Send + 'static) {
     builder.preemption_bound = Some(preemptions);
     builder.max_branches = 20_000;
     // Three workers have more schedules than minutes: the first of them, in loom's order.
-    builder.max_permutations = Some(300_000);
+    builder.max_permutations = Some(60_000);
     builder.check(model);
 }
 

@@ -1,0 +1,179 @@
+//! The header: everything that can be known about a pack without touching its payload.
+
+use crate::PackError;
+use crate::layout::Section;
+use monolith_abi::pack::{FRAGMENT_COLS, LAYOUT_VERSION, SECTION_ALIGN, TILE_ROWS};
+use monolith_model::Config;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+use std::path::Path;
+
+/// Where the weights came from.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Source {
+    /// The model's name, as it was asked for.
+    pub model: String,
+    /// The commit of the hub snapshot, where there is one.
+    pub revision: Option<String>,
+}
+
+/// One section of the payload.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SectionEntry {
+    /// Its name.
+    pub name: String,
+    /// Weight format; only `bf16` is written so far.
+    pub format: String,
+    /// Rows before padding.
+    pub rows: usize,
+    /// Columns before padding.
+    pub cols: usize,
+    /// First byte, from the start of the payload.
+    pub offset: u64,
+    /// Length in bytes, padding included.
+    pub bytes: u64,
+    /// sha256 of those bytes, in hexadecimal.
+    pub sha256: String,
+}
+
+/// The header, as it is written.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Header {
+    /// The model's configuration, as a `config.json`.
+    pub config: serde_json::Value,
+    /// sha256 of that configuration's text.
+    pub config_sha256: String,
+    /// Where the weights came from.
+    pub source: Source,
+    /// Rows of a tile.
+    pub tile_rows: usize,
+    /// Columns of a fragment.
+    pub fragment_cols: usize,
+    /// Order of the elements in a fragment.
+    pub fragment_order: String,
+    /// Bytes of weights that one decode step reads: all sections once, but of an untied
+    /// embedding one row.
+    pub bytes_per_token: u64,
+    /// Bytes that each cached position adds to a step's reads.
+    pub kv_bytes_per_position: u64,
+    /// The sections, in order of use and of place.
+    pub sections: Vec<SectionEntry>,
+}
+
+/// The only order of elements in a fragment that this version knows.
+const FRAGMENT_ORDER: &str = "mma.m16n8k16.a";
+
+impl Header {
+    /// The header of a model's pack, its sections placed but their sha256 still empty.
+    pub(crate) fn of(config: &Config, source: Source) -> Header {
+        let text = config.to_json();
+        let mut offset = 0;
+        let sections = Section::all(config)
+            .into_iter()
+            .map(|section| {
+                let (rows, cols) = section.shape(config);
+                let bytes = section.bytes_bf16(config);
+                let entry = SectionEntry {
+                    name: section.name(),
+                    format: "bf16".into(),
+                    rows,
+                    cols,
+                    offset,
+                    bytes,
+                    sha256: String::new(),
+                };
+                offset += bytes.next_multiple_of(SECTION_ALIGN as u64);
+                entry
+            })
+            .collect();
+        let mut header = Header {
+            config: serde_json::from_str(&text).expect("a config's own JSON parses"),
+            config_sha256: hex(&Sha256::digest(&text)),
+            source,
+            tile_rows: TILE_ROWS,
+            fragment_cols: FRAGMENT_COLS,
+            fragment_order: FRAGMENT_ORDER.into(),
+            bytes_per_token: 0,
+            kv_bytes_per_position: config.kv_bytes_per_position(),
+            sections,
+        };
+        header.bytes_per_token = header.weight_bytes_per_token();
+        header
+    }
+
+    /// Bytes of weights that one step reads.
+    fn weight_bytes_per_token(&self) -> u64 {
+        let embedding = Section::Embedding.name();
+        let read_once = self.sections.iter().filter(|entry| entry.name != embedding);
+        let row = |entry: &SectionEntry| 2 * entry.cols as u64;
+        let embedding_row =
+            self.sections.iter().find(|entry| entry.name == embedding).map_or(0, row);
+        read_once.map(|entry| entry.bytes).sum::<u64>() + embedding_row
+    }
+
+    /// Bytes that one step reads at this position: weights and KV cache.
+    pub fn bytes_at(&self, position: usize) -> u64 {
+        self.bytes_per_token + self.kv_bytes_per_position * position as u64
+    }
+
+    /// Bytes of weights that each kind of section adds to a step, all layers together.
+    pub fn bytes_by_kind(&self) -> Vec<(String, u64)> {
+        let mut kinds: Vec<(String, u64)> = Vec::new();
+        for entry in &self.sections {
+            let kind = entry.name.rsplit('.').next().unwrap_or(&entry.name);
+            match kinds.iter_mut().find(|(name, _)| name == kind) {
+                Some((_, bytes)) => *bytes += entry.bytes,
+                None => kinds.push((kind.to_owned(), entry.bytes)),
+            }
+        }
+        kinds
+    }
+
+    /// Length of the payload.
+    pub fn payload_bytes(&self) -> u64 {
+        self.sections.last().map_or(0, |last| last.offset + last.bytes)
+    }
+
+    /// The configuration, checked against everything else that the header says.
+    ///
+    /// # Errors
+    /// [`PackError::Header`] naming what contradicts the configuration.
+    pub(crate) fn check(&self, path: &Path) -> Result<Config, PackError> {
+        let wrong = |what: String| PackError::Header { path: path.to_owned(), what };
+        let text = self.config.to_string();
+        let config = Config::parse(text.as_bytes(), path)
+            .map_err(|error| wrong(format!("its model: {error}")))?;
+        let mut expected = Header::of(&config, self.source.clone());
+        if self.sections.len() != expected.sections.len() {
+            let (found, wanted) = (self.sections.len(), expected.sections.len());
+            return Err(wrong(format!("{found} sections, the model has {wanted}")));
+        }
+        for (found, wanted) in self.sections.iter().zip(&mut expected.sections) {
+            wanted.sha256.clone_from(&found.sha256);
+            if found != wanted {
+                return Err(wrong(format!("section {} is not where the model asks", found.name)));
+            }
+        }
+        if *self != expected {
+            return Err(wrong("geometry or sizes do not follow from the model".into()));
+        }
+        Ok(config)
+    }
+
+    /// Whether this build reads packs of this version.
+    pub(crate) fn check_version(found: u32, path: &Path) -> Result<(), PackError> {
+        if found != LAYOUT_VERSION {
+            return Err(PackError::Version {
+                path: path.to_owned(),
+                found,
+                wanted: LAYOUT_VERSION,
+            });
+        }
+        Ok(())
+    }
+}
+
+/// Lower-case hexadecimal.
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}

@@ -1,0 +1,214 @@
+//! Which sections a pack has, in which order, and which tensor's row lies where.
+
+use monolith_abi::pack::{FRAGMENT_COLS, TILE_ROWS};
+use monolith_model::{Config, LayerTensor, Tensor};
+
+/// Rows of gate (and of up) in one tile of the `gate_up` matrix: gate row `i` and up row `i` lie
+/// eight rows apart, where one lane of the matrix instruction holds both.
+const PAIR_ROWS: usize = TILE_ROWS / 2;
+
+/// A section of one layer, in order of use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum LayerSection {
+    /// Vector: input norm, post-attention norm, q norm, k norm, one after the other.
+    Norms,
+    /// Matrix: q, k and v projections, one after the other.
+    Qkv,
+    /// Matrix: output projection.
+    OProj,
+    /// Matrix: gate and up projections, eight rows of each in turn.
+    GateUp,
+    /// Matrix: down projection.
+    Down,
+}
+
+impl LayerSection {
+    /// Every section of a layer, in order of use.
+    pub const ALL: [LayerSection; 5] = [
+        LayerSection::Norms,
+        LayerSection::Qkv,
+        LayerSection::OProj,
+        LayerSection::GateUp,
+        LayerSection::Down,
+    ];
+
+    fn name(self) -> &'static str {
+        match self {
+            LayerSection::Norms => "norms",
+            LayerSection::Qkv => "qkv",
+            LayerSection::OProj => "o_proj",
+            LayerSection::GateUp => "gate_up",
+            LayerSection::Down => "down",
+        }
+    }
+}
+
+/// A section of the payload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Section {
+    /// Matrix: the embedding, where it is not the LM head.
+    Embedding,
+    /// A section of the layer with this index.
+    Layer(usize, LayerSection),
+    /// Vector: the norm before the LM head.
+    FinalNorm,
+    /// Matrix: the LM head (and the embedding, where tied).
+    LmHead,
+}
+
+impl Section {
+    /// Every section of a model, in order of use.
+    pub fn all(config: &Config) -> Vec<Section> {
+        let mut all = Vec::new();
+        if !config.tied {
+            all.push(Section::Embedding);
+        }
+        for layer in 0..config.layers {
+            all.extend(LayerSection::ALL.map(|section| Section::Layer(layer, section)));
+        }
+        all.extend([Section::FinalNorm, Section::LmHead]);
+        all
+    }
+
+    /// The name in the header and in messages.
+    pub fn name(self) -> String {
+        match self {
+            Section::Embedding => "embedding".into(),
+            Section::Layer(layer, section) => format!("layers.{layer}.{}", section.name()),
+            Section::FinalNorm => "final_norm".into(),
+            Section::LmHead => "lm_head".into(),
+        }
+    }
+
+    /// Whether the section is a plain vector (norm weights) and not tiles.
+    pub fn is_vector(self) -> bool {
+        matches!(self, Section::FinalNorm | Section::Layer(_, LayerSection::Norms))
+    }
+
+    /// Rows and columns as stored, before padding; a vector has one row.
+    pub fn shape(self, config: &Config) -> (usize, usize) {
+        let hidden = config.hidden;
+        match self {
+            Section::Embedding | Section::LmHead => (config.vocab, hidden),
+            Section::FinalNorm => (1, hidden),
+            Section::Layer(_, section) => match section {
+                LayerSection::Norms => (1, 2 * hidden + 2 * config.head_dim),
+                LayerSection::Qkv => (config.q_dim() + 2 * config.kv_dim(), hidden),
+                LayerSection::OProj => (hidden, config.q_dim()),
+                LayerSection::GateUp => {
+                    (2 * PAIR_ROWS * config.intermediate.div_ceil(PAIR_ROWS), hidden)
+                }
+                LayerSection::Down => (hidden, config.intermediate),
+            },
+        }
+    }
+
+    /// Bytes of the section in bf16, padding included.
+    pub fn bytes_bf16(self, config: &Config) -> u64 {
+        let (rows, cols) = self.shape(config);
+        let (rows, cols) = if self.is_vector() {
+            (rows, cols)
+        } else {
+            (padded(rows, TILE_ROWS), padded(cols, FRAGMENT_COLS))
+        };
+        2 * rows as u64 * cols as u64
+    }
+
+    /// The tensors that a vector section holds, one after the other.
+    pub(crate) fn vector_tensors(self) -> Vec<Tensor> {
+        match self {
+            Section::FinalNorm => vec![Tensor::FinalNorm],
+            Section::Layer(layer, LayerSection::Norms) => [
+                LayerTensor::InputNorm,
+                LayerTensor::PostNorm,
+                LayerTensor::QNorm,
+                LayerTensor::KNorm,
+            ]
+            .map(|tensor| Tensor::Layer(layer, tensor))
+            .to_vec(),
+            _ => Vec::new(),
+        }
+    }
+
+    /// Which tensor's row is stored in this row of a matrix section; `None` for padding.
+    pub(crate) fn source_row(self, config: &Config, row: usize) -> Option<(Tensor, usize)> {
+        let (q, kv) = (config.q_dim(), config.kv_dim());
+        match self {
+            Section::Embedding => (row < config.vocab).then_some((Tensor::Embedding, row)),
+            Section::LmHead => (row < config.vocab).then_some((Tensor::LmHead, row)),
+            Section::FinalNorm | Section::Layer(_, LayerSection::Norms) => None,
+            Section::Layer(layer, section) => {
+                let (tensor, row) = match section {
+                    LayerSection::Qkv if row < q => (LayerTensor::QProj, row),
+                    LayerSection::Qkv if row < q + kv => (LayerTensor::KProj, row - q),
+                    LayerSection::Qkv => (LayerTensor::VProj, row - q - kv),
+                    LayerSection::OProj => (LayerTensor::OProj, row),
+                    LayerSection::Down => (LayerTensor::DownProj, row),
+                    LayerSection::GateUp | LayerSection::Norms => gate_up_row(row),
+                };
+                let tensor = Tensor::Layer(layer, tensor);
+                (row < tensor.shape(config).0).then_some((tensor, row))
+            }
+        }
+    }
+
+    /// In which section, and from which row or vector offset on, a tensor lies.
+    pub(crate) fn of_tensor(config: &Config, tensor: Tensor) -> (Section, Place) {
+        let (hidden, head) = (config.hidden, config.head_dim);
+        let (q, kv) = (config.q_dim(), config.kv_dim());
+        match tensor {
+            Tensor::Embedding if !config.tied => (Section::Embedding, Place::Rows(0)),
+            Tensor::Embedding | Tensor::LmHead => (Section::LmHead, Place::Rows(0)),
+            Tensor::FinalNorm => (Section::FinalNorm, Place::Vector(0)),
+            Tensor::Layer(layer, tensor) => {
+                let (section, place) = match tensor {
+                    LayerTensor::InputNorm => (LayerSection::Norms, Place::Vector(0)),
+                    LayerTensor::PostNorm => (LayerSection::Norms, Place::Vector(hidden)),
+                    LayerTensor::QNorm => (LayerSection::Norms, Place::Vector(2 * hidden)),
+                    LayerTensor::KNorm => (LayerSection::Norms, Place::Vector(2 * hidden + head)),
+                    LayerTensor::QProj => (LayerSection::Qkv, Place::Rows(0)),
+                    LayerTensor::KProj => (LayerSection::Qkv, Place::Rows(q)),
+                    LayerTensor::VProj => (LayerSection::Qkv, Place::Rows(q + kv)),
+                    LayerTensor::OProj => (LayerSection::OProj, Place::Rows(0)),
+                    LayerTensor::GateProj => (LayerSection::GateUp, Place::Interleaved(0)),
+                    LayerTensor::UpProj => (LayerSection::GateUp, Place::Interleaved(PAIR_ROWS)),
+                    LayerTensor::DownProj => (LayerSection::Down, Place::Rows(0)),
+                };
+                (Section::Layer(layer, section), place)
+            }
+        }
+    }
+}
+
+/// Where in its section a tensor lies.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Place {
+    /// From this element of a vector on.
+    Vector(usize),
+    /// From this row of a matrix on.
+    Rows(usize),
+    /// Eight rows of each tile, from this row of the tile on.
+    Interleaved(usize),
+}
+
+impl Place {
+    /// The stored row of the tensor's row `row`.
+    pub(crate) fn row(self, row: usize) -> usize {
+        match self {
+            Place::Vector(_) => 0,
+            Place::Rows(first) => first + row,
+            Place::Interleaved(first) => row / PAIR_ROWS * TILE_ROWS + first + row % PAIR_ROWS,
+        }
+    }
+}
+
+fn gate_up_row(row: usize) -> (LayerTensor, usize) {
+    let (tile, within) = (row / TILE_ROWS, row % TILE_ROWS);
+    let tensor = if within < PAIR_ROWS { LayerTensor::GateProj } else { LayerTensor::UpProj };
+    (tensor, tile * PAIR_ROWS + within % PAIR_ROWS)
+}
+
+/// `size` rounded up to a multiple of `to`.
+pub fn padded(size: usize, to: usize) -> usize {
+    size.div_ceil(to) * to
+}

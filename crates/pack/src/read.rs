@@ -1,0 +1,238 @@
+//! Pack to weights.
+
+use crate::header::{Header, hex};
+use crate::layout::{Place, Section, padded};
+use crate::{PackError, Source};
+use memmap2::Mmap;
+use monolith_abi::pack::{
+    FRAGMENT_BYTES_BF16, FRAGMENT_COLS, MAGIC, PREAMBLE_BYTES, SECTION_ALIGN, TILE_ROWS,
+    fragment_index,
+};
+use monolith_model::{Config, Tensor};
+use rayon::prelude::*;
+use sha2::{Digest, Sha256};
+use std::fs::File;
+use std::ops::Range;
+use std::path::Path;
+
+/// An open pack: every byte checked against the header's sha256.
+#[derive(Debug)]
+pub struct Pack {
+    bytes: Bytes,
+    header: Header,
+    config: Config,
+    /// Place of each section in the file, in order of [`Section::all`].
+    places: Vec<Range<usize>>,
+}
+
+#[derive(Debug)]
+enum Bytes {
+    Map(Mmap),
+    Memory(Vec<u8>),
+}
+
+impl Bytes {
+    fn all(&self) -> &[u8] {
+        match self {
+            Bytes::Map(map) => map,
+            Bytes::Memory(bytes) => bytes,
+        }
+    }
+}
+
+/// A matrix section: tiles of 16 rows, one after the other.
+#[derive(Clone, Copy, Debug)]
+pub struct MatrixView<'a> {
+    /// Rows before padding.
+    pub rows: usize,
+    /// Columns before padding.
+    pub cols: usize,
+    bytes: &'a [u8],
+}
+
+impl<'a> MatrixView<'a> {
+    /// Number of tiles.
+    pub fn tiles(&self) -> usize {
+        self.rows.div_ceil(TILE_ROWS)
+    }
+
+    /// Columns, rounded up to whole fragments.
+    pub fn padded_cols(&self) -> usize {
+        padded(self.cols, FRAGMENT_COLS)
+    }
+
+    /// Bytes of one tile.
+    pub fn tile_bytes(&self) -> usize {
+        self.padded_cols() / FRAGMENT_COLS * FRAGMENT_BYTES_BF16
+    }
+
+    /// A range of tiles: contiguous, in streaming order.
+    pub fn tile_range(&self, tiles: Range<usize>) -> &'a [u8] {
+        &self.bytes[tiles.start * self.tile_bytes()..tiles.end * self.tile_bytes()]
+    }
+
+    /// The values of one stored row, as bf16 bits.
+    pub fn row(&self, row: usize) -> impl Iterator<Item = u16> + 'a {
+        let tile = self.tile_range(row / TILE_ROWS..row / TILE_ROWS + 1);
+        (0..self.cols).map(move |col| {
+            let fragment = col / FRAGMENT_COLS * FRAGMENT_BYTES_BF16;
+            let at = fragment + 2 * fragment_index(row % TILE_ROWS, col % FRAGMENT_COLS);
+            u16::from_le_bytes([tile[at], tile[at + 1]])
+        })
+    }
+}
+
+impl Pack {
+    /// Memory-maps the pack at `path` and checks all of it.
+    ///
+    /// # Errors
+    /// A file that is missing, foreign, of another layout version, truncated or altered, or
+    /// whose header contradicts itself.
+    pub fn open(path: &Path) -> Result<Pack, PackError> {
+        let file = File::open(path).map_err(PackError::io(path))?;
+        // SAFETY: the map is read-only and private to this process; packs are replaced by
+        // renaming a whole new file over them, never written in place.
+        let map = unsafe { Mmap::map(&file) }.map_err(PackError::io(path))?;
+        Pack::check(Bytes::Map(map), path)
+    }
+
+    /// The same for a pack in memory; `name` stands for it in messages.
+    ///
+    /// # Errors
+    /// See [`Pack::open`].
+    pub fn from_bytes(bytes: Vec<u8>, name: &str) -> Result<Pack, PackError> {
+        Pack::check(Bytes::Memory(bytes), Path::new(name))
+    }
+
+    fn check(bytes: Bytes, path: &Path) -> Result<Pack, PackError> {
+        let all = bytes.all();
+        let (header, payload) = read_front(all, path)?;
+        let config = header.check(path)?;
+        let needed = payload as u64 + header.payload_bytes();
+        if (all.len() as u64) < needed {
+            let (what, found) = ("the payload".into(), all.len() as u64);
+            return Err(PackError::Truncated { path: path.to_owned(), what, needed, found });
+        }
+        let places: Vec<Range<usize>> = header
+            .sections
+            .iter()
+            .map(|entry| {
+                let begin = payload + entry.offset as usize;
+                begin..begin + entry.bytes as usize
+            })
+            .collect();
+        header.sections.par_iter().zip(&places).try_for_each(|(entry, place)| {
+            if hex(&Sha256::digest(&all[place.clone()])) == entry.sha256 {
+                return Ok(());
+            }
+            let what = format!("section {} does not match its sha256", entry.name);
+            Err(PackError::Altered { path: path.to_owned(), what })
+        })?;
+        Ok(Pack { bytes, header, config, places })
+    }
+
+    /// The header.
+    pub fn header(&self) -> &Header {
+        &self.header
+    }
+
+    /// The model's configuration.
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// Where the weights came from.
+    pub fn source(&self) -> &Source {
+        &self.header.source
+    }
+
+    fn section_bytes(&self, section: Section) -> &[u8] {
+        let at = Section::all(&self.config).iter().position(|&other| other == section);
+        let at = at.unwrap_or_else(|| panic!("the model has no section {}", section.name()));
+        &self.bytes.all()[self.places[at].clone()]
+    }
+
+    /// A matrix section. The embedding of a tied model is its LM head.
+    ///
+    /// # Panics
+    /// For a vector section, and for a layer that the model does not have.
+    pub fn matrix(&self, section: Section) -> MatrixView<'_> {
+        assert!(!section.is_vector(), "{} is no matrix", section.name());
+        let section = match section {
+            Section::Embedding if self.config.tied => Section::LmHead,
+            other => other,
+        };
+        let (rows, cols) = section.shape(&self.config);
+        MatrixView { rows, cols, bytes: self.section_bytes(section) }
+    }
+
+    /// A tensor that lies in a vector section (a norm's weight), as f32.
+    ///
+    /// # Panics
+    /// For a tensor that is no norm's weight.
+    pub fn norm(&self, tensor: Tensor) -> Vec<f32> {
+        assert!(tensor.is_norm(), "{} is no norm", tensor.name());
+        let bytes = self.tensor_bytes(tensor);
+        let value = |pair: &[u8; 2]| f32::from_bits(u32::from(u16::from_le_bytes(*pair)) << 16);
+        bytes.as_chunks::<2>().0.iter().map(value).collect()
+    }
+
+    /// A tensor as it was in the checkpoint: row-major bf16 bytes.
+    pub fn tensor_bytes(&self, tensor: Tensor) -> Vec<u8> {
+        let (section, place) = Section::of_tensor(&self.config, tensor);
+        let (rows, cols) = tensor.shape(&self.config);
+        if let Place::Vector(first) = place {
+            return self.section_bytes(section)[2 * first..2 * (first + cols)].to_vec();
+        }
+        let matrix = self.matrix(section);
+        (0..rows).flat_map(|row| matrix.row(place.row(row)).flat_map(u16::to_le_bytes)).collect()
+    }
+}
+
+/// Reads preamble and header; gives the header and the payload's place.
+fn read_front(all: &[u8], path: &Path) -> Result<(Header, usize), PackError> {
+    let truncated = |what: &str, needed: u64| PackError::Truncated {
+        path: path.to_owned(),
+        what: what.into(),
+        needed,
+        found: all.len() as u64,
+    };
+    let magic = &all[..all.len().min(MAGIC.len())];
+    if magic != &MAGIC[..magic.len()] || magic.is_empty() {
+        return Err(PackError::Foreign { path: path.to_owned(), what: foreign(all) });
+    }
+    if all.len() < PREAMBLE_BYTES {
+        return Err(truncated("the preamble", PREAMBLE_BYTES as u64));
+    }
+    let (preamble, rest) = all.split_at(PREAMBLE_BYTES);
+    Header::check_version(u32::from_le_bytes(word(&preamble[8..12])), path)?;
+    let length = u64::from_le_bytes(word(&preamble[16..24]));
+    if (rest.len() as u64) < length {
+        return Err(truncated("the header", length.saturating_add(PREAMBLE_BYTES as u64)));
+    }
+    let text = &rest[..length as usize];
+    let reserved = [&preamble[12..16], &preamble[24..32]].concat();
+    if Sha256::digest(text)[..] != preamble[32..64] || reserved.iter().any(|&byte| byte != 0) {
+        let what = "the header does not match its sha256".into();
+        return Err(PackError::Altered { path: path.to_owned(), what });
+    }
+    let header = serde_json::from_slice(text)
+        .map_err(|error| PackError::Header { path: path.to_owned(), what: error.to_string() })?;
+    Ok((header, padded(PREAMBLE_BYTES + text.len(), SECTION_ALIGN)))
+}
+
+/// A fixed-size copy of a slice of that very length.
+fn word<const N: usize>(bytes: &[u8]) -> [u8; N] {
+    bytes.try_into().expect("the slice has the word's length")
+}
+
+/// What a file that is no pack looks like.
+fn foreign(all: &[u8]) -> String {
+    match all {
+        [] => "the file is empty".into(),
+        [b'G', b'G', b'U', b'F', ..] => "it is a GGUF file".into(),
+        [b'{', ..] => "it is JSON text".into(),
+        [_, _, _, _, _, _, 0, 0, b'{', ..] => "it is a safetensors file: pack it first".into(),
+        _ => format!("it begins with the bytes {}", hex(&all[..all.len().min(8)])),
+    }
+}
