@@ -8,11 +8,13 @@ use crate::repo::program_on_path;
 use crate::{command, say};
 
 /// Git, to list the tracked files.
-pub fn git() -> Result<()> {
-    match program_on_path(&["git"]) {
-        Some(_) => Ok(()),
-        None => apt("git", "tidy lists the tracked files with it"),
-    }
+pub fn git() -> Result<PathBuf> {
+    debian("git", &["git"], "the tracked files are listed with it")
+}
+
+/// Python, for the tools that make the small model's data.
+pub fn python() -> Result<PathBuf> {
+    debian("python3", &["python3"], "tools/ is written in it")
 }
 
 /// rustfmt and clippy, which a minimal toolchain lacks.
@@ -29,18 +31,25 @@ pub fn rust_component(cargo: &mut Command, component: &str) -> Result<()> {
 
 /// Chromium for the browser test: what $CHROMIUM names, else what PATH holds, else Debian's.
 pub fn chromium() -> Result<PathBuf> {
-    if let Some(named) = std::env::var_os("CHROMIUM") {
-        return Ok(PathBuf::from(named));
-    }
     const NAMES: [&str; 4] =
         ["chromium", "chromium-browser", "google-chrome", "google-chrome-stable"];
-    if let Some(found) = program_on_path(&NAMES) {
+    match std::env::var_os("CHROMIUM") {
+        Some(named) => Ok(PathBuf::from(named)),
+        None => {
+            debian("chromium", &NAMES, "the browser test found none, nor a CHROMIUM set to one")
+        }
+    }
+}
+
+/// The first of the programs that PATH holds, after installing the package if it holds none.
+fn debian(package: &str, programs: &[&str], why: &str) -> Result<PathBuf> {
+    if let Some(found) = program_on_path(programs) {
         return Ok(found);
     }
-    apt("chromium", "the browser test found none")?;
-    match program_on_path(&NAMES) {
+    apt(package, why)?;
+    match program_on_path(programs) {
         Some(found) => Ok(found),
-        None => bail!("Debian's chromium package brought no browser: set CHROMIUM to one"),
+        None => bail!("Debian's {package} brought no {} on PATH", programs.join(" or ")),
     }
 }
 

@@ -51,18 +51,21 @@ impl Node {
     }
 
     fn command(&self, program: &str, folder: &Path) -> Command {
-        let Some(bin) = &self.bin else {
-            let mut command = Command::new(program);
-            command.current_dir(folder);
-            return command;
+        let mut command = match &self.bin {
+            None => Command::new(program),
+            Some(bin) => {
+                let mut path = bin.clone().into_os_string();
+                if let Some(rest) = std::env::var_os("PATH") {
+                    path.push(":");
+                    path.push(rest);
+                }
+                let mut command = Command::new(bin.join(program));
+                command.env("PATH", path);
+                command
+            }
         };
-        let mut command = Command::new(bin.join(program));
-        let mut path = bin.clone().into_os_string();
-        if let Some(rest) = std::env::var_os("PATH") {
-            path.push(":");
-            path.push(rest);
-        }
-        command.env("PATH", path).current_dir(folder);
+        // Behind a proxy with a certificate of its own, only the system's store knows it.
+        command.env("NODE_USE_SYSTEM_CA", "1").current_dir(folder);
         command
     }
 

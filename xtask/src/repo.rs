@@ -45,8 +45,7 @@ impl Repo {
 
     /// The files that git tracks and that exist, as paths from the root.
     pub fn tracked(&self) -> Result<Vec<String>> {
-        install::git()?;
-        let mut git = Command::new("git");
+        let mut git = Command::new(install::git()?);
         // A container often runs as another user than the one that cloned.
         git.args(["-c", "safe.directory=*", "ls-files", "-z"]).current_dir(&self.root);
         let listed = command::output(&mut git).context("tidy needs a git checkout")?;

@@ -1,12 +1,11 @@
 //! Every test there is without a GPU, step by step.
 
-use anyhow::{Result, bail};
-use std::ffi::OsStr;
+use anyhow::Result;
 use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant};
 
 use crate::node::Node;
-use crate::repo::{Repo, program_on_path};
+use crate::repo::Repo;
 use crate::{command, install, page, say, tidy};
 
 /// What to run.
@@ -118,11 +117,6 @@ fn passed(result: Result<()>) -> Result<Outcome> {
     result.map(|()| Outcome::Passed)
 }
 
-fn skipped(why: &str) -> Result<Outcome> {
-    say::line(format_args!("SKIPPED: {why}"));
-    Ok(Outcome::Skipped)
-}
-
 fn cargo(repo: &Repo, args: &[&str]) -> Result<Outcome> {
     passed(command::run(repo.cargo().args(args)))
 }
@@ -142,16 +136,23 @@ fn model_check(repo: &Repo) -> Result<Outcome> {
     cargo(repo, &[&package[..], &["--release", "--test", "model"]].concat())
 }
 
-fn python(repo: &Repo) -> Result<Outcome> {
-    if program_on_path(&["python3"]).is_none() {
-        return skipped("no python3; it is needed only to train the small model anew");
+/// What a step needs. Without it the step fails in CI, and is skipped aloud elsewhere.
+fn needed<T>(what: Result<T>) -> Result<Option<T>> {
+    match what {
+        Ok(found) => Ok(Some(found)),
+        Err(error) if std::env::var_os("CI").is_some_and(|ci| !ci.is_empty()) => Err(error),
+        Err(error) => {
+            say::line(format_args!("SKIPPED: {error:#}"));
+            Ok(None)
+        }
     }
+}
+
+fn python(repo: &Repo) -> Result<Outcome> {
     let files: Vec<String> =
         repo.tracked()?.into_iter().filter(|path| path.ends_with(".py")).collect();
-    if files.is_empty() {
-        return skipped("no Python files");
-    }
-    let mut python = Command::new("python3");
+    let Some(python) = needed(install::python())? else { return Ok(Outcome::Skipped) };
+    let mut python = Command::new(python);
     python.current_dir(&repo.root).env("PYTHONPYCACHEPREFIX", repo.target.join("pycache"));
     passed(command::run(python.args(["-m", "py_compile"]).args(files)))
 }
@@ -164,23 +165,10 @@ fn npm(repo: &Repo, script: &str) -> Result<Outcome> {
     passed(command::run(Node::ensure(repo)?.npm(repo).args(["run", script])))
 }
 
-/// Without a browser the step fails in CI; elsewhere it says what to install.
 fn browser(repo: &Repo) -> Result<Outcome> {
-    let chromium = match install::chromium() {
-        Ok(chromium) => chromium,
-        Err(error) if std::env::var_os("CI").is_some_and(|ci| !ci.is_empty()) => {
-            bail!("no Chromium for the browser test: {error:#}")
-        }
-        Err(error) => {
-            return skipped(&format!(
-                "the browser test, for want of Chromium: {error:#}. Install Chromium or Chrome, \
-                 or set CHROMIUM to its path"
-            ));
-        }
-    };
+    let Some(chromium) = needed(install::chromium())? else { return Ok(Outcome::Skipped) };
     let mut npm = Node::ensure(repo)?.npm(repo);
-    npm.args(["run", "test:browser"]).env("CHROMIUM", AsRef::<OsStr>::as_ref(&chromium));
-    passed(command::run(&mut npm))
+    passed(command::run(npm.args(["run", "test:browser"]).env("CHROMIUM", chromium)))
 }
 
 #[cfg(test)]
@@ -190,8 +178,8 @@ mod tests {
 
     const FAILING: [Step; 3] = [
         step("a", "passes", |_| Ok(Passed)),
-        step("b", "fails", |_| bail!("planted")),
-        step("c", "is skipped", |_| skipped("planted")),
+        step("b", "fails", |_| Err(anyhow::anyhow!("planted"))),
+        step("c", "is skipped", |_| Ok(Skipped)),
     ];
 
     fn outcomes(keep_going: bool) -> Vec<Outcome> {
