@@ -151,6 +151,9 @@ fn needed<T>(what: Result<T>) -> Result<Option<T>> {
 fn python(repo: &Repo) -> Result<Outcome> {
     let files: Vec<String> =
         repo.tracked()?.into_iter().filter(|path| path.ends_with(".py")).collect();
+    if files.is_empty() {
+        return Ok(Outcome::Passed);
+    }
     let Some(python) = needed(install::python())? else { return Ok(Outcome::Skipped) };
     let mut python = Command::new(python);
     python.current_dir(&repo.root).env("PYTHONPYCACHEPREFIX", repo.target.join("pycache"));
