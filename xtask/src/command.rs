@@ -9,7 +9,10 @@ use crate::say;
 
 /// The command as one would type it.
 pub fn shown(command: &Command) -> String {
-    let mut words = vec![word(command.get_program())];
+    let program = command.get_program();
+    // Cargo tells us its full path; one would type its name.
+    let cargo = Path::new(program).file_name().filter(|name| *name == "cargo");
+    let mut words = vec![word(cargo.unwrap_or(program))];
     words.extend(command.get_args().map(word));
     let words = words.join(" ");
     match command.get_current_dir().and_then(Path::file_name) {
@@ -71,6 +74,7 @@ mod tests {
         let mut command = Command::new("npm");
         command.args(["run", "two words", "it's", ""]).current_dir("some/web");
         assert_eq!(shown(&command), r"(cd web && npm run 'two words' 'it'\''s' '')");
+        assert_eq!(shown(Command::new("/some/bin/cargo").arg("fmt")), "cargo fmt");
     }
 
     #[test]
