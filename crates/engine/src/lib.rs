@@ -1,1 +1,158 @@
-//! The engines that turn a token into the next
+//! The engines that turn a token into the next: one step, one token.
+
+pub mod cpu;
+
+pub use cpu::{CpuEngine, CpuOptions};
+
+use monolith_abi::{Phase, dump::Dump};
+use monolith_handoff::{Fault, FaultCause};
+use monolith_model::Config;
+use std::time::Duration;
+
+/// What an engine is and where it runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EngineInfo {
+    /// `cpu` or `cuda`.
+    pub engine: &'static str,
+    /// Row of the variant table.
+    pub variant: String,
+    /// The processor, in its own words.
+    pub device: String,
+    /// Blocks (threads) that take part in a step.
+    pub blocks: usize,
+    /// Positions that the KV cache has room for.
+    pub context: usize,
+}
+
+/// Something that decodes one token a step, batch 1.
+pub trait Engine {
+    /// What the engine is and where it runs.
+    fn info(&self) -> &EngineInfo;
+
+    /// The model's configuration.
+    fn config(&self) -> &Config;
+
+    /// Positions whose keys and values are cached.
+    fn cached(&self) -> usize;
+
+    /// Runs `token` at `position` and gives the greedy next token: the lowest index of the
+    /// largest logit. A position below [`Engine::cached`] continues from there.
+    ///
+    /// # Errors
+    /// A token outside the vocabulary, a position outside the context or beyond what is cached,
+    /// logits that are not numbers, or a step that failed.
+    fn step(&mut self, token: u32, position: usize) -> Result<u32, EngineError>;
+
+    /// [`Engine::step`], with every block's spans recorded.
+    ///
+    /// # Errors
+    /// Those of [`Engine::step`].
+    fn step_recorded(&mut self, token: u32, position: usize) -> Result<(u32, Dump), EngineError>;
+
+    /// The last step's logits, one a vocabulary row.
+    fn logits(&self, out: &mut Vec<f32>);
+
+    /// A layer phase's whole output in the last step; `None` where there is none.
+    fn intermediate(&self, layer: usize, phase: Phase) -> Option<Vec<f32>>;
+}
+
+/// Why an engine could not be loaded or a step not be run.
+#[derive(Debug, thiserror::Error)]
+pub enum EngineError {
+    /// The token is no row of the embedding.
+    #[error("token {token} is outside the vocabulary of {vocab}")]
+    Token {
+        /// The token.
+        token: u32,
+        /// Size of the vocabulary.
+        vocab: usize,
+    },
+    /// The position has no room in the KV cache.
+    #[error("position {position} is outside the context of {context}: load with a larger context")]
+    Context {
+        /// The position.
+        position: usize,
+        /// Size of the context.
+        context: usize,
+    },
+    /// Positions before this one were never run.
+    #[error("position {position} was asked for, but only {cached} positions are cached")]
+    Gap {
+        /// The position.
+        position: usize,
+        /// Positions that are cached.
+        cached: usize,
+    },
+    /// The context cannot be had with this model.
+    #[error("a context of {context} positions: 1 to {max} can be had with this model")]
+    ContextSize {
+        /// The context that was asked for.
+        context: usize,
+        /// The model's maximum.
+        max: usize,
+    },
+    /// The number of threads cannot be had.
+    #[error("{threads} threads: 1 to {max} can be had")]
+    ThreadCount {
+        /// The number that was asked for.
+        threads: usize,
+        /// The largest number.
+        max: usize,
+    },
+    /// The system did not grant the threads.
+    #[error("{wanted} threads could not be started: {source}")]
+    Threads {
+        /// The number that was asked for.
+        wanted: usize,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// Some logit is NaN, or none is above minus infinity: the weights are damaged.
+    #[error("the logits are not numbers: check the model's weights for NaN and infinities")]
+    NotANumber,
+    /// A wait ended without its value.
+    #[error(
+        "block {block} waited for {} from block {waits_on} and {} ({fault})",
+        place(*layer, *phase), outcome(fault, patience)
+    )]
+    Fault {
+        /// Who waited.
+        block: usize,
+        /// Whose value it was.
+        waits_on: usize,
+        /// Of which layer.
+        layer: Option<usize>,
+        /// Of which phase.
+        phase: Phase,
+        /// How long a wait may last.
+        patience: Duration,
+        /// What was expected and seen.
+        fault: Fault,
+    },
+    /// A block panicked: a bug in the engine.
+    #[error("block {block} panicked: {message}")]
+    Panic {
+        /// Which.
+        block: usize,
+        /// Its last words.
+        message: String,
+    },
+    /// An earlier step failed.
+    #[error("the engine stopped after an earlier failure: load it again")]
+    Stopped,
+}
+
+fn place(layer: Option<usize>, phase: Phase) -> String {
+    match layer {
+        Some(layer) => format!("{} of layer {layer}", phase.name()),
+        None => phase.name().into(),
+    }
+}
+
+fn outcome(fault: &Fault, patience: &Duration) -> String {
+    match fault.cause {
+        FaultCause::TimedOut { .. } => format!("gave up after {patience:?}"),
+        FaultCause::Lapped { .. } => "was lapped".into(),
+        FaultCause::Aborted => "was told to stop".into(),
+    }
+}

@@ -70,6 +70,20 @@ impl Section {
         all
     }
 
+    /// The section's place in [`Section::all`]: arithmetic, so that a step may ask for it.
+    pub(crate) fn index(self, config: &Config) -> usize {
+        let layers_from = usize::from(!config.tied);
+        let layers_to = layers_from + config.layers * LayerSection::ALL.len();
+        match self {
+            Section::Embedding => 0,
+            Section::Layer(layer, section) => {
+                layers_from + layer * LayerSection::ALL.len() + section as usize
+            }
+            Section::FinalNorm => layers_to,
+            Section::LmHead => layers_to + 1,
+        }
+    }
+
     /// The name in the header and in messages.
     pub fn name(self) -> String {
         match self {
@@ -211,4 +225,19 @@ fn gate_up_row(row: usize) -> (LayerTensor, usize) {
 /// `size` rounded up to a multiple of `to`.
 pub fn padded(size: usize, to: usize) -> usize {
     size.div_ceil(to) * to
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_index_is_the_place() {
+        for tied in [true, false] {
+            let config = Config { tied, ..Config::qwen3_0_6b() };
+            for (at, section) in Section::all(&config).into_iter().enumerate() {
+                assert_eq!(section.index(&config), at, "{}", section.name());
+            }
+        }
+    }
 }

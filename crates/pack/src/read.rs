@@ -147,9 +147,7 @@ impl Pack {
     }
 
     fn section_bytes(&self, section: Section) -> &[u8] {
-        let at = Section::all(&self.config).iter().position(|&other| other == section);
-        let at = at.unwrap_or_else(|| panic!("the model has no section {}", section.name()));
-        &self.bytes.all()[self.places[at].clone()]
+        &self.bytes.all()[self.places[section.index(&self.config)].clone()]
     }
 
     /// A matrix section. The embedding of a tied model is its LM head.

@@ -1,0 +1,235 @@
+//! The team: one persistent thread a worker, woken once a step.
+
+use super::plan::Plan;
+use super::rope::RopeTable;
+use super::simd::Simd;
+use super::step::{State, Step, StepFault};
+use monolith_abi::Phase;
+use monolith_abi::dump::Record;
+use monolith_handoff::{Abort, Doorbell, Exchange, Patience, STOPPED};
+use monolith_model::{Config, LayerTensor, Tensor};
+use monolith_pack::Pack;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Something done wrong on purpose, to test that it is found (or that it changes nothing).
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Planted {
+    /// A worker keeps its output of one phase of one layer to itself.
+    Skip {
+        /// The worker.
+        worker: usize,
+        /// The layer.
+        layer: usize,
+        /// The phase.
+        phase: Phase,
+    },
+    /// Every worker dawdles before some of its gathers, for up to 50 us, by a hash of the seed.
+    Delays {
+        /// Which gathers, and for how long.
+        seed: u64,
+    },
+}
+
+/// Norm weights of one layer, as f32.
+#[derive(Debug)]
+pub(crate) struct LayerNorms {
+    pub(crate) input: Vec<f32>,
+    pub(crate) post: Vec<f32>,
+    pub(crate) query: Vec<f32>,
+    pub(crate) key: Vec<f32>,
+}
+
+/// What all workers see.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) pack: Arc<Pack>,
+    pub(crate) plan: Plan,
+    pub(crate) exchange: Exchange,
+    pub(crate) abort: Abort,
+    pub(crate) patience: Patience,
+    pub(crate) simd: Simd,
+    pub(crate) context: usize,
+    pub(crate) norms: Vec<LayerNorms>,
+    pub(crate) final_norm: Vec<f32>,
+    pub(crate) rope: RopeTable,
+    /// One f32's bits a vocabulary row, each written by the row's owner.
+    pub(crate) logits: Vec<AtomicU32>,
+    pub(crate) planted: Option<Planted>,
+    bell: Doorbell,
+    command: Command,
+    clock: Instant,
+    /// The first wait that failed, or the first panic.
+    failure: Mutex<Option<Failure>>,
+    /// Records of a recorded step, put here by each worker when it is done.
+    records: Mutex<Vec<Record>>,
+    /// Workers that have handed in their records.
+    handed_in: AtomicUsize,
+}
+
+/// What the host asks of a step; written before the ring, read after it.
+#[derive(Debug, Default)]
+struct Command {
+    token: AtomicUsize,
+    position: AtomicUsize,
+    recorded: AtomicBool,
+}
+
+/// How a worker's share of a step ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ended {
+    Done { recorded: bool },
+    Failed,
+}
+
+/// Why the team stopped.
+#[derive(Clone, Debug)]
+pub(crate) enum Failure {
+    Fault(StepFault),
+    Panic { worker: usize, message: String },
+}
+
+impl Shared {
+    pub(crate) fn new(pack: Arc<Pack>, options: &super::CpuOptions, context: usize) -> Shared {
+        let config = pack.config();
+        let plan = Plan::new(config, options.threads);
+        let norm = |layer, tensor| pack.norm(Tensor::Layer(layer, tensor));
+        let norms = (0..config.layers)
+            .map(|layer| LayerNorms {
+                input: norm(layer, LayerTensor::InputNorm),
+                post: norm(layer, LayerTensor::PostNorm),
+                query: norm(layer, LayerTensor::QNorm),
+                key: norm(layer, LayerTensor::KNorm),
+            })
+            .collect();
+        Shared {
+            exchange: Exchange::new(plan.units()),
+            plan,
+            abort: Abort::default(),
+            patience: Patience(options.patience),
+            simd: options.simd,
+            context,
+            norms,
+            final_norm: pack.norm(Tensor::FinalNorm),
+            rope: RopeTable::new(config, context),
+            logits: (0..config.vocab).map(|_| AtomicU32::new(0)).collect(),
+            planted: options.planted,
+            bell: Doorbell::new(options.threads - 1),
+            command: Command::default(),
+            clock: Instant::now(),
+            failure: Mutex::new(None),
+            records: Mutex::new(Vec::new()),
+            handed_in: AtomicUsize::new(0),
+            pack,
+        }
+    }
+
+    pub(crate) fn config(&self) -> &Config {
+        self.pack.config()
+    }
+
+    /// Nanoseconds since the engine was loaded.
+    pub(crate) fn now_ns(&self) -> u64 {
+        self.clock.elapsed().as_nanos() as u64
+    }
+
+    /// Starts a step on every other worker.
+    pub(crate) fn start(&self, epoch: u32, token: usize, position: usize, recorded: bool) {
+        self.command.token.store(token, Ordering::Relaxed);
+        self.command.position.store(position, Ordering::Relaxed);
+        self.command.recorded.store(recorded, Ordering::Relaxed);
+        self.bell.ring(u64::from(epoch));
+    }
+
+    /// Sends every other worker home.
+    pub(crate) fn stop(&self) {
+        self.bell.ring(STOPPED);
+    }
+
+    /// One worker's whole share of the step that was commanded.
+    ///
+    /// The command is read at the start: once this worker has posted to the final slot, the host
+    /// may write the next one.
+    pub(crate) fn take_part(&self, state: &mut State, worker: usize, epoch: u32) -> Ended {
+        let token = self.command.token.load(Ordering::Relaxed);
+        let position = self.command.position.load(Ordering::Relaxed);
+        let recorded = self.command.recorded.load(Ordering::Relaxed);
+        let ended = catch_unwind(AssertUnwindSafe(|| {
+            if recorded {
+                Step::<true> { shared: self, state, worker, epoch, token, position }.run()
+            } else {
+                Step::<false> { shared: self, state, worker, epoch, token, position }.run()
+            }
+        }));
+        match ended {
+            Ok(Ok(())) => {}
+            Ok(Err(fault)) => self.fail(Failure::Fault(fault)),
+            Err(panic) => {
+                let text = panic.downcast_ref::<String>().map(String::as_str);
+                let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
+                let message = text.unwrap_or("no message").to_owned();
+                self.fail(Failure::Panic { worker, message });
+            }
+        }
+        if self.abort.is_raised() { Ended::Failed } else { Ended::Done { recorded } }
+    }
+
+    /// Notes the first failure and lets every worker leave its wait.
+    pub(crate) fn fail(&self, failure: Failure) {
+        let mut first = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
+        first.get_or_insert(failure);
+        self.abort.raise();
+    }
+
+    /// The first failure, if the team has failed.
+    pub(crate) fn failure(&self) -> Option<Failure> {
+        self.failure.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Adds a worker's records to those of the step.
+    pub(crate) fn hand_in(&self, records: &mut Vec<Record>) {
+        let mut all = self.records.lock().unwrap_or_else(PoisonError::into_inner);
+        all.append(records);
+        self.handed_in.fetch_add(1, Ordering::Release);
+    }
+
+    /// Waits until every worker has handed in the records of a step; gives them.
+    pub(crate) fn collect(&self) -> Vec<Record> {
+        while self.handed_in.load(Ordering::Acquire) < self.plan.workers {
+            std::thread::yield_now();
+        }
+        self.handed_in.store(0, Ordering::Relaxed);
+        std::mem::take(&mut *self.records.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// The life of a worker other than the host's own.
+    pub(crate) fn work(&self, worker: usize) {
+        let mut state = State::new(self, worker);
+        let mut ring = 0;
+        loop {
+            ring = self.bell.wait(worker - 1, ring);
+            if ring == STOPPED {
+                return;
+            }
+            match self.take_part(&mut state, worker, ring as u32) {
+                Ended::Failed => return,
+                Ended::Done { recorded: true } => self.hand_in(&mut state.records),
+                Ended::Done { recorded: false } => {}
+            }
+        }
+    }
+}
+
+/// Dawdles before about one gather in four, by a hash of who and when.
+pub(crate) fn delay(seed: u64, worker: usize, epoch: u32, layer: usize, phase: Phase) {
+    let mut hash = seed;
+    for part in [worker as u64, u64::from(epoch), layer as u64, phase as u64] {
+        hash = (hash ^ part).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        hash ^= hash >> 29;
+    }
+    if hash.is_multiple_of(4) {
+        std::thread::sleep(Duration::from_micros((hash >> 8) % 50));
+    }
+}
