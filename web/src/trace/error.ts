@@ -1,0 +1,4 @@
+/** Why a file was refused, in words for the person who opened it. */
+export class TraceError extends Error {
+  override name = "TraceError";
+}
