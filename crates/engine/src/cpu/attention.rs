@@ -170,7 +170,8 @@ mod tests {
                 let key: Vec<f32> = (0..head_dim).map(|_| 3.0 * next()).collect();
                 let value: Vec<f32> = (0..head_dim).map(|_| next()).collect();
                 cache.store(position, &key, &value);
-                (keys.push(key), values.push(value));
+                keys.push(key);
+                values.push(value);
                 let q: Vec<f32> = (0..2 * head_dim).map(|_| next()).collect();
                 let mut fused: Option<Vec<f32>> = None;
                 for level in Simd::available() {
@@ -181,7 +182,13 @@ mod tests {
                     for (q, out) in q.chunks(head_dim).zip(out.chunks(head_dim)) {
                         for (exact, &got) in exact(&keys, &values, q).iter().zip(out) {
                             let error = (exact - f64::from(got)).abs();
-                            assert!(error < 3e-6, "{level:?} {head_dim} {position}: {error}");
+                            // Scores reach some 40, whose f32 has an ulp of 4e-6: that is the
+                            // relative error of a weight.
+                            assert!(
+                                error < 1e-5,
+                                "{} {head_dim} {position}: {error}",
+                                level.name()
+                            );
                         }
                     }
                     if level != Simd::Scalar {

@@ -1,0 +1,321 @@
+//! The CPU engine against the reference, phase by phase; its determinism; its faults.
+
+use monolith_abi::{EventKind, Phase, dump::NO_BLOCK};
+use monolith_engine::cpu::{Planted, simd::Simd};
+use monolith_engine::{CpuEngine, CpuOptions, Engine, EngineError};
+use monolith_model::{Config, LayerTensor, MemoryWeights, Tensor};
+use monolith_pack::{Pack, Source, pack_to_bytes};
+use monolith_reference::{Intermediates, KvFormat, Place, Reference, Stop, first_difference};
+use proptest::prelude::*;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// How far an engine's value may be from the reference's, as a share of the largest value of the
+/// same phase and position. Both work in f32 and differ only in the order of their sums; the
+/// bf16 cache can turn such a difference into one of half a bf16 ulp of a key (2^-9).
+const TOLERANCE: f32 = 2e-3;
+
+fn config() -> Config {
+    Config {
+        hidden: 64,
+        intermediate: 88,
+        layers: 3,
+        heads: 6,
+        kv_heads: 3,
+        head_dim: 16,
+        vocab: 203,
+        max_positions: 200,
+        ..Config::qwen3_0_6b()
+    }
+}
+
+fn random(config: &Config, seed: u64) -> MemoryWeights {
+    let mut state = seed;
+    MemoryWeights::from_fn(config, |tensor, _, _| {
+        state =
+            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        let unit = (state >> 40) as f32 / (1u64 << 23) as f32 - 1.0;
+        if tensor.is_norm() { 1.0 + 0.5 * unit } else { 0.25 * unit }
+    })
+}
+
+fn pack(weights: &MemoryWeights) -> Arc<Pack> {
+    let bytes = pack_to_bytes(weights, Source { model: "random".into(), revision: None });
+    Arc::new(Pack::from_bytes(bytes, "random.pack").expect("a fresh pack is whole"))
+}
+
+fn options(threads: usize) -> CpuOptions {
+    CpuOptions { threads, ..CpuOptions::default() }
+}
+
+fn load(weights: &MemoryWeights, options: &CpuOptions) -> CpuEngine {
+    CpuEngine::load(pack(weights), options).expect("the options suit the model")
+}
+
+/// Every phase's output of the engine's last step.
+fn intermediates(engine: &CpuEngine) -> Intermediates {
+    let mut seen = Intermediates::default();
+    for layer in 0..engine.config().layers {
+        for phase in Phase::LAYER {
+            let values = engine.intermediate(layer, phase).expect("a step was run");
+            seen.insert(Place { layer: Some(layer), phase }, 1, values);
+        }
+    }
+    let mut logits = Vec::new();
+    engine.logits(&mut logits);
+    seen.insert(Place::LM_HEAD, 1, logits);
+    seen
+}
+
+/// Greedy tokens and all logits' bits of a decode from token 1.
+fn decode(weights: &MemoryWeights, options: &CpuOptions, steps: usize) -> (Vec<u32>, Vec<u32>) {
+    let mut engine = load(weights, options);
+    let (mut token, mut logits) = (1, Vec::new());
+    let (mut tokens, mut bits) = (Vec::new(), Vec::new());
+    for position in 0..steps {
+        token = engine.step(token, position).expect("the step runs");
+        engine.logits(&mut logits);
+        bits.extend(logits.iter().map(|logit| logit.to_bits()));
+        tokens.push(token);
+    }
+    (tokens, bits)
+}
+
+#[test]
+fn every_phase_agrees_with_the_reference() {
+    for tied in [true, false] {
+        let config = Config { tied, ..config() };
+        let weights = random(&config, 7);
+        for threads in [1, 2, 5] {
+            for simd in Simd::available() {
+                let mut engine = load(&weights, &CpuOptions { simd, ..options(threads) });
+                let mut reference = Reference::new(&weights, KvFormat::Bf16);
+                let stop = Stop { layers: config.layers, after: Phase::LmHead };
+                let mut token = 3;
+                for position in 0..40 {
+                    let wanted = reference.trace(&[token], stop).expect("the reference runs");
+                    let next = engine.step(token, position).expect("the step runs");
+                    let seen = intermediates(&engine);
+                    let difference = first_difference(&wanted, &seen, TOLERANCE);
+                    assert_eq!(difference, None, "{simd:?} x {threads}, position {position}");
+                    let outputs = reference.extend(&[token]).expect("the reference runs");
+                    let logits = outputs.logits.row(0);
+                    let best = logits[outputs.greedy[0] as usize];
+                    assert!(logits[next as usize] >= best - TOLERANCE * best.abs());
+                    token = (token * 31 + 17) % config.vocab as u32;
+                }
+            }
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(40))]
+
+    #[test]
+    fn odd_shapes_agree_with_the_reference(
+        dims in [1..40usize, 1..40usize, 1..3usize, 1..4usize, 1..4usize, 1..12usize, 2..60usize],
+        tied in any::<bool>(),
+        threads in 1..7usize,
+        seed in any::<u64>(),
+    ) {
+        let [hidden, intermediate, layers, kv_heads, group, half_head, vocab] = dims;
+        let config = Config {
+            hidden, intermediate, layers, kv_heads, vocab, tied,
+            heads: kv_heads * group,
+            head_dim: 2 * half_head,
+            rope_theta: 100.0,
+            ..config()
+        };
+        let weights = random(&config, seed);
+        let mut engine = load(&weights, &options(threads));
+        let mut reference = Reference::new(&weights, KvFormat::Bf16);
+        let stop = Stop { layers, after: Phase::LmHead };
+        for position in 0..20usize {
+            let token = ((seed as usize ^ (position * 7)) % vocab) as u32;
+            let wanted = reference.trace(&[token], stop).expect("the reference runs");
+            reference.advance(&[token]).expect("the reference runs");
+            engine.step(token, position).expect("the step runs");
+            let seen = intermediates(&engine);
+            // A residual of a few values can be small where its terms were not: ten times more.
+            prop_assert_eq!(first_difference(&wanted, &seen, 10.0 * TOLERANCE), None);
+        }
+    }
+}
+
+#[test]
+fn the_bits_depend_on_neither_threads_nor_registers_nor_delays() {
+    let weights = random(&config(), 11);
+    let fused = |level: &Simd| *level != Simd::Scalar;
+    for simd in Simd::available().into_iter().filter(fused) {
+        let base = decode(&weights, &CpuOptions { simd: Simd::detect(), ..options(1) }, 60);
+        for threads in [1, 2, 3, 4, 9, 30] {
+            assert_eq!(decode(&weights, &CpuOptions { simd, ..options(threads) }, 60), base);
+        }
+    }
+    let base = decode(&weights, &options(1), 25);
+    for seed in 0..4 {
+        let delayed = CpuOptions { planted: Some(Planted::Delays { seed }), ..options(3) };
+        assert_eq!(decode(&weights, &delayed, 25), base, "delays by seed {seed}");
+    }
+}
+
+#[test]
+fn the_argmax_reaches_every_row_and_the_first_of_equals_wins() {
+    let config = Config { tied: false, ..config() };
+    let silent = random(&config, 5);
+    let zero_head = |weights: &mut MemoryWeights| {
+        for row in 0..config.vocab {
+            for col in 0..config.hidden {
+                weights.set(Tensor::LmHead, row, col, 0.0);
+            }
+        }
+    };
+    let mut weights = silent;
+    zero_head(&mut weights);
+    // With a positive first element after the final norm, a row with only that column set wins.
+    let mut engine = load(&weights, &options(1));
+    engine.step(1, 0).expect("the step runs");
+    let residual = engine.intermediate(config.layers - 1, Phase::Down).expect("a step was run");
+    let sign = residual[0].signum();
+    for row in 0..config.vocab {
+        let mut planted = weights.clone();
+        planted.set(Tensor::LmHead, row, 0, sign);
+        let twin = (row + 7).min(config.vocab - 1);
+        planted.set(Tensor::LmHead, twin, 0, sign);
+        let threads = 1 + row % 4;
+        let next = load(&planted, &options(threads)).step(1, 0).expect("the step runs");
+        assert_eq!(next as usize, row, "with {threads} threads and a twin at {twin}");
+    }
+    // All logits equal: the very first row.
+    assert_eq!(load(&weights, &options(3)).step(1, 0).expect("the step runs"), 0);
+}
+
+#[test]
+fn going_back_gives_the_same_as_never_having_gone_on() {
+    let weights = random(&config(), 13);
+    let mut engine = load(&weights, &options(2));
+    let tokens = [5, 9, 100, 7, 3, 3];
+    let first: Vec<u32> =
+        tokens.iter().enumerate().map(|(p, &t)| engine.step(t, p).expect("runs")).collect();
+    for (position, token) in [150, 151, 152].into_iter().enumerate() {
+        engine.step(token, 2 + position).expect("runs");
+    }
+    for position in 2..tokens.len() {
+        assert_eq!(engine.step(tokens[position], position).expect("runs"), first[position]);
+    }
+    assert_eq!(engine.cached(), tokens.len());
+}
+
+#[test]
+fn the_context_is_what_was_asked_for_and_is_checked() {
+    let weights = random(&config(), 17);
+    let mut engine = load(&weights, &CpuOptions { context: Some(5), ..options(2) });
+    assert_eq!(engine.info().context, 5);
+    for position in 0..5 {
+        engine.step(1, position).expect("within the context");
+    }
+    let refused = engine.step(1, 5).expect_err("beyond the context");
+    assert!(matches!(refused, EngineError::Context { position: 5, context: 5 }), "{refused}");
+    let refused = engine.step(203, 0).expect_err("beyond the vocabulary");
+    assert!(refused.to_string().contains("token 203"), "{refused}");
+    engine.step(1, 0).expect("a refused step harms nothing");
+    let refused = engine.step(1, 3).expect_err("a gap");
+    assert!(matches!(refused, EngineError::Gap { position: 3, cached: 1 }), "{refused}");
+
+    let default = load(&weights, &options(1));
+    assert_eq!(default.info().context, 200, "the model's maximum is below 4,096");
+    for (context, threads) in [(Some(0), 1), (Some(201), 1), (None, 0), (None, 5000)] {
+        let options = CpuOptions { context, ..options(threads) };
+        assert!(CpuEngine::load(pack(&weights), &options).is_err());
+    }
+}
+
+#[test]
+fn a_worker_that_keeps_quiet_is_named_within_the_bound() {
+    let weights = random(&config(), 19);
+    for phase in Phase::LAYER {
+        let planted = Some(Planted::Skip { worker: 1, layer: 1, phase });
+        let patience = Duration::from_millis(50);
+        let mut engine = load(&weights, &CpuOptions { planted, patience, ..options(3) });
+        let begin = Instant::now();
+        let error = engine.step(1, 0).expect_err("a value never arrives");
+        assert!(begin.elapsed() < Duration::from_secs(2));
+        let message = error.to_string();
+        let said = format!("{} of layer 1 from block 1", phase.name());
+        assert!(message.contains(&said) && message.contains("50ms"), "{message}");
+        assert!(matches!(engine.step(1, 0), Err(EngineError::Stopped)));
+    }
+}
+
+#[test]
+fn damaged_weights_are_an_error_and_not_a_token() {
+    for (tensor, value) in [
+        (Tensor::Layer(1, LayerTensor::DownProj), f32::NAN),
+        (Tensor::Layer(0, LayerTensor::VProj), f32::INFINITY),
+    ] {
+        let mut weights = random(&config(), 23);
+        weights.set(tensor, 0, 0, value);
+        for threads in [1, 3] {
+            let error = load(&weights, &options(threads)).step(1, 0).expect_err("NaN logits");
+            assert!(matches!(error, EngineError::NotANumber), "{error}");
+        }
+    }
+}
+
+#[test]
+fn a_recorded_step_is_the_same_step_with_every_wait_named() {
+    let config = config();
+    let weights = random(&config, 29);
+    for threads in [1, 3, 8] {
+        let mut plain = load(&weights, &options(threads));
+        let mut recorded = load(&weights, &options(threads));
+        for position in 0..6 {
+            let next = plain.step(9, position).expect("runs");
+            let (same, dump) = recorded.step_recorded(9, position).expect("runs");
+            assert_eq!(next, same);
+            assert_eq!((dump.blocks as usize, dump.layers as usize), (threads, config.layers));
+            assert_eq!(dump.position as usize, position);
+            let work = |phase, block: u16| {
+                let is = |r: &&monolith_abi::dump::Record| {
+                    r.phase == phase && r.block == block && r.kind == EventKind::Work
+                };
+                dump.records.iter().filter(is).count()
+            };
+            for block in 0..threads as u16 {
+                for phase in [Phase::Qkv, Phase::OProj, Phase::GateUp, Phase::Down] {
+                    assert_eq!(work(phase, block), config.layers);
+                }
+                assert_eq!((work(Phase::Embed, block), work(Phase::LmHead, block)), (1, 1));
+            }
+            for pair in dump.records.windows(2).filter(|pair| pair[0].block == pair[1].block) {
+                assert!(pair[0].end_ns <= pair[1].begin_ns, "{pair:?}");
+            }
+            for record in &dump.records {
+                let names_somebody_else =
+                    record.waits_on != record.block && (record.waits_on as usize) < threads;
+                match record.kind {
+                    EventKind::Work => assert_eq!(record.waits_on, NO_BLOCK),
+                    EventKind::WaitExchange => assert!(names_somebody_else, "{record:?}"),
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_recorded_step_may_follow_and_precede_plain_ones() {
+    let weights = random(&config(), 31);
+    let mut engine = load(&weights, &options(4));
+    let mut lengths = Vec::new();
+    for position in 0..150 {
+        if position % 3 == 1 {
+            let (_, dump) = engine.step_recorded(2, position).expect("runs");
+            let work = dump.records.iter().filter(|record| record.kind == EventKind::Work);
+            lengths.push(work.filter(|record| record.phase != Phase::Argmax).count());
+        } else {
+            engine.step(2, position).expect("runs");
+        }
+    }
+    assert!(lengths.windows(2).all(|pair| pair[0] == pair[1]), "{lengths:?}");
+}
