@@ -1,0 +1,162 @@
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Why a pull failed. Messages name the file or the repository and, where there is one, the cure.
+/// None ever contains the token or the query of a URL (where CDNs put their signatures).
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A repository, revision, file or endpoint that cannot be one.
+    #[error("{what} {text:?} is not valid: {reason}")]
+    Invalid {
+        /// Which kind of name.
+        what: &'static str,
+        /// The name.
+        text: String,
+        /// The rule it breaks.
+        reason: &'static str,
+    },
+    /// No folder for the cache: none of the variables that place it is set.
+    #[error(
+        "no place for the model cache: HF_HUB_CACHE, HF_HOME, XDG_CACHE_HOME and HOME are all \
+         unset; set HF_HUB_CACHE to a folder"
+    )]
+    NoCacheDir,
+    /// The token cannot be used.
+    #[error("the token in {place} is unusable: {reason}")]
+    BadToken {
+        /// The variable or file that holds it.
+        place: String,
+        /// What is wrong with it; never its text.
+        reason: String,
+    },
+    /// The hub refused access (401 or 403).
+    #[error("access to {repo} was denied (HTTP {status}): {}", denied_cure(*.token_sent))]
+    Denied {
+        /// The repository.
+        repo: String,
+        /// 401 or 403.
+        status: u16,
+        /// Whether a token was sent.
+        token_sent: bool,
+    },
+    /// The hub has no such repository.
+    #[error("repository {repo} was not found; check its name, or set HF_TOKEN if it is private")]
+    RepoNotFound {
+        /// The repository.
+        repo: String,
+    },
+    /// The repository has no such branch, tag or commit.
+    #[error("{repo} has no revision {revision:?}")]
+    RevisionNotFound {
+        /// The repository.
+        repo: String,
+        /// The revision asked for.
+        revision: String,
+    },
+    /// The revision has no such file.
+    #[error("{repo} at {revision} has no file {file}")]
+    FileNotFound {
+        /// The repository.
+        repo: String,
+        /// The revision looked in.
+        revision: String,
+        /// The file.
+        file: String,
+    },
+    /// The hub answered 429 to every attempt, or asked for a longer pause than is sensible.
+    #[error("the hub limits the rate of requests (HTTP 429); {}", rate_cure(*.retry_after))]
+    RateLimited {
+        /// How long the hub asked to wait.
+        retry_after: Option<Duration>,
+    },
+    /// Offline, and the cache does not have it.
+    #[error(
+        "offline, and {file} of {repo} at {revision} is not in {}; pull it once without \
+         HF_HUB_OFFLINE, or set HF_HUB_CACHE to a cache that has it", cache.display()
+    )]
+    NotCached {
+        /// The repository.
+        repo: String,
+        /// The revision asked for.
+        revision: String,
+        /// The first missing file.
+        file: String,
+        /// The cache looked in.
+        cache: PathBuf,
+    },
+    /// A file arrived whole and is not what the hub announced. What arrived was deleted.
+    #[error("{file}: checksum mismatch: expected {expected}, got {got}; deleted, pull again")]
+    Checksum {
+        /// The file.
+        file: String,
+        /// Checksum announced by the hub.
+        expected: String,
+        /// Checksum of what arrived.
+        got: String,
+    },
+    /// A file is larger than the hub announced. What arrived was deleted.
+    #[error("{file}: longer than the announced {size_bytes} bytes; deleted, pull again")]
+    TooLong {
+        /// The file.
+        file: String,
+        /// Size announced by the hub.
+        size_bytes: u64,
+    },
+    /// The hub announced no checksum or size to check a file against.
+    #[error("{file}: the hub gives no {missing} to check it by; not downloaded")]
+    Unverifiable {
+        /// The file.
+        file: String,
+        /// What is missing.
+        missing: &'static str,
+    },
+    /// Reading or writing the cache failed.
+    #[error("{}: {source}", path.display())]
+    Disk {
+        /// The file or folder.
+        path: PathBuf,
+        /// What the operating system said.
+        source: std::io::Error,
+    },
+    /// The hub could not be reached, or the connection broke, at every attempt.
+    #[error("{url}: {reason}; if the model is in the cache, HF_HUB_OFFLINE=1 uses it")]
+    Network {
+        /// The address, without its query.
+        url: String,
+        /// What happened.
+        reason: String,
+    },
+    /// A server answered with a failure of its own at every attempt.
+    #[error("{url}: HTTP {status}")]
+    Server {
+        /// The address, without its query.
+        url: String,
+        /// The status.
+        status: u16,
+    },
+    /// A server answered with something that makes no sense.
+    #[error("{url}: unexpected answer: {reason}")]
+    BadReply {
+        /// The address, without its query.
+        url: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+}
+
+fn denied_cure(token_sent: bool) -> &'static str {
+    if token_sent {
+        "the token is wrong, expired or not allowed to read it; for a gated model, accept its \
+         terms on its page with the same account"
+    } else {
+        "it does not exist, or is private or gated; set HF_TOKEN to a token that may read it"
+    }
+}
+
+fn rate_cure(retry_after: Option<Duration>) -> String {
+    match retry_after {
+        Some(wait) => format!("try again in {} s", wait.as_secs()),
+        None => "try again later, or set HF_TOKEN for a higher limit".to_owned(),
+    }
+}

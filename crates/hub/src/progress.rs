@@ -1,0 +1,29 @@
+use std::time::Duration;
+
+use crate::Error;
+
+/// Told what a pull is doing. All methods default to nothing; `()` is the silent one.
+pub trait Progress {
+    /// What will be downloaded; nothing of it is in the cache.
+    fn planned(&mut self, files: usize, bytes: u64) {
+        let _ = (files, bytes);
+    }
+
+    /// `done` of `total` bytes of `file` are on disk. Starts above zero where a download
+    /// resumes, and falls back where the server could not resume it.
+    fn advanced(&mut self, file: &str, done: u64, total: u64) {
+        let _ = (file, done, total);
+    }
+
+    /// Another process is downloading `file`; this one waits for it.
+    fn waiting(&mut self, file: &str) {
+        let _ = file;
+    }
+
+    /// A request failed with `error` and will be made again after `pause`.
+    fn retrying(&mut self, error: &Error, pause: Duration) {
+        let _ = (error, pause);
+    }
+}
+
+impl Progress for () {}

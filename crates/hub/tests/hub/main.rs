@@ -1,0 +1,9 @@
+//! Pulls from a hub on the loopback interface.
+
+#![allow(clippy::unwrap_used)]
+
+mod access;
+mod cache;
+mod faults;
+mod repo;
+mod server;
