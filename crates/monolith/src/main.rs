@@ -1,3 +1,41 @@
-//! The command line.
+//! The command line: data on stdout, everything else on stderr.
 
-fn main() {}
+mod args;
+mod commands;
+mod engine;
+mod exit;
+mod progress;
+mod sample;
+mod source;
+mod text_out;
+
+use args::{Cli, Command};
+use clap::Parser;
+use exit::Exit;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    match dispatch(cli.command) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(exit) if exit.is_broken_pipe() => ExitCode::SUCCESS,
+        Err(exit) => {
+            text_out::say(&format!("monolith: {exit}"));
+            exit.exit_code()
+        }
+    }
+}
+
+fn dispatch(command: Command) -> Result<(), Exit> {
+    match command {
+        Command::Run(args) => commands::run::run(&args),
+        Command::Pack(args) => commands::pack::run(&args),
+        Command::Inspect(args) => commands::inspect::run(&args),
+        Command::Synth(args) => commands::synth::run(&args),
+        Command::Pull(args) => commands::pull::run(&args),
+        Command::Diff(args) => commands::diff::run(&args),
+        Command::Doctor(args) => commands::doctor::run(&args),
+        Command::Completions { shell } => commands::shell::completions(shell),
+        Command::Man => commands::shell::man(),
+    }
+}

@@ -281,7 +281,7 @@ fn check(config: &Config, options: &CpuOptions) -> Result<usize, EngineError> {
 }
 
 /// The processor, in its own words.
-fn device_name() -> String {
+pub fn device_name() -> String {
     let text = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let model = text.lines().find_map(|line| line.strip_prefix("model name"));
     let model = model.map(|rest| rest.trim_start_matches([' ', '\t', ':']).trim().to_owned());

@@ -1,0 +1,222 @@
+//! The command line's grammar.
+
+use crate::exit;
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use std::path::PathBuf;
+
+/// The model that is run where none is named.
+pub const DEFAULT_MODEL: &str = "Qwen/Qwen3-0.6B";
+
+/// A batch-1 decoder for Qwen3: one persistent step yields one token.
+#[derive(Debug, Parser)]
+#[command(version, max_term_width = 100, after_help = exit::TABLE)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Continue a prompt: stream text to stdout, statistics to stderr
+    Run(RunArgs),
+    /// Write a model's weights in the order in which they are streamed
+    Pack(PackArgs),
+    /// Show what a pack holds, what a token reads of it, and the roofline
+    Inspect(InspectArgs),
+    /// Make a model of synthetic weights, the same for the same seed
+    Synth(SynthArgs),
+    /// Download a model from a Hugging Face compatible hub
+    Pull(PullArgs),
+    /// Compare two engines phase by phase; show the first element that differs
+    Diff(DiffArgs),
+    /// Tell which engines this machine can run, and why not the others
+    Doctor(DoctorArgs),
+    /// Print a completion script for a shell
+    Completions {
+        /// The shell
+        shell: clap_complete::Shell,
+    },
+    /// Print the manual page
+    Man,
+}
+
+/// Which model.
+#[derive(Debug, Args)]
+pub struct ModelArgs {
+    /// A model folder, a pack, or a name in the hub's cache (NAME@REVISION pins a revision)
+    #[arg(short, long, value_name = "MODEL", default_value = DEFAULT_MODEL)]
+    pub model: String,
+}
+
+/// How the engine is loaded.
+#[derive(Debug, Args)]
+pub struct EngineArgs {
+    /// Which engine; auto takes the fastest that can run here
+    #[arg(long, value_enum, default_value_t = EngineChoice::Auto)]
+    pub engine: EngineChoice,
+    /// Threads of the CPU engine [default: one a core]
+    #[arg(short, long, value_name = "N")]
+    pub threads: Option<usize>,
+    /// Positions in the KV cache [default: 4096, or the model's maximum if lower]
+    #[arg(short, long, value_name = "N")]
+    pub context: Option<usize>,
+    /// SIMD level of the CPU engine (avx512, avx2, neon, scalar) [default: the best there is]
+    #[arg(long, value_name = "LEVEL")]
+    pub simd: Option<String>,
+}
+
+/// An engine, as asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum EngineChoice {
+    /// The fastest that can run here
+    Auto,
+    /// The GPU
+    Cuda,
+    /// The processor
+    Cpu,
+}
+
+/// `monolith run`
+#[derive(Debug, Args)]
+pub struct RunArgs {
+    #[command(flatten)]
+    pub model: ModelArgs,
+    #[command(flatten)]
+    pub engine: EngineArgs,
+    /// The prompt [default: standard input]
+    #[arg(short, long, value_name = "TEXT", conflicts_with = "file")]
+    pub prompt: Option<std::ffi::OsString>,
+    /// Read the prompt from a file
+    #[arg(short, long, value_name = "FILE")]
+    pub file: Option<PathBuf>,
+    /// Tokens to generate at most
+    #[arg(short, long = "tokens", value_name = "N", default_value_t = 256)]
+    pub n: usize,
+    /// Wrap the prompt in the model's chat template
+    #[arg(long)]
+    pub chat: bool,
+    /// System message of the chat
+    #[arg(long, value_name = "TEXT", requires = "chat")]
+    pub system: Option<String>,
+    /// Tell the chat template that the model is not to think first
+    #[arg(long, requires = "chat")]
+    pub no_think: bool,
+    /// Sampling temperature; 0 is greedy
+    #[arg(long, value_name = "T", default_value_t = 0.0)]
+    pub temperature: f32,
+    /// Keep the likeliest tokens that together have this probability
+    #[arg(long, value_name = "P", default_value_t = 1.0)]
+    pub top_p: f32,
+    /// Keep this many of the likeliest tokens; 0 keeps all
+    #[arg(long, value_name = "K", default_value_t = 0)]
+    pub top_k: usize,
+    /// Seed of the sampler
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub seed: u64,
+    /// Do not stop at the model's end-of-text tokens
+    #[arg(long)]
+    pub ignore_eos: bool,
+    /// Record one step and write its trace, as the page reads it
+    #[arg(long, value_name = "FILE")]
+    pub xray: Option<PathBuf>,
+    /// Which generated token's step to record, counted from 1
+    #[arg(long, value_name = "N", default_value_t = 16, requires = "xray")]
+    pub xray_at: usize,
+    /// Print one JSON object at the end instead of streaming text
+    #[arg(long)]
+    pub json: bool,
+    /// No statistics
+    #[arg(short, long)]
+    pub quiet: bool,
+}
+
+/// `monolith pack`
+#[derive(Debug, Args)]
+pub struct PackArgs {
+    #[command(flatten)]
+    pub model: ModelArgs,
+    /// The file to write
+    #[arg(short, long, value_name = "FILE")]
+    pub out: PathBuf,
+}
+
+/// `monolith inspect`
+#[derive(Debug, Args)]
+pub struct InspectArgs {
+    /// The pack
+    pub pack: PathBuf,
+    /// Memory bandwidth for the roofline, in GB/s
+    #[arg(long, value_name = "X")]
+    pub gb_s: Option<f64>,
+    /// Positions cached, for the KV bytes
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub position: usize,
+    /// List every section
+    #[arg(long)]
+    pub sections: bool,
+    /// Print the header as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `monolith synth`
+#[derive(Debug, Args)]
+pub struct SynthArgs {
+    /// A named shape, or the path of a config.json
+    #[arg(long, value_name = "SHAPE", default_value = "qwen3-0.6b")]
+    pub shape: String,
+    /// Seed of the weights
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub seed: u64,
+    /// The folder to make
+    #[arg(short, long, value_name = "DIR")]
+    pub out: PathBuf,
+}
+
+/// `monolith pull`
+#[derive(Debug, Args)]
+pub struct PullArgs {
+    /// The model's name on the hub
+    #[arg(default_value = DEFAULT_MODEL)]
+    pub model: String,
+    /// Branch, tag or commit
+    #[arg(long, value_name = "REVISION", default_value = "main")]
+    pub revision: String,
+    /// No progress
+    #[arg(short, long)]
+    pub quiet: bool,
+}
+
+/// `monolith diff`
+#[derive(Debug, Args)]
+pub struct DiffArgs {
+    #[command(flatten)]
+    pub model: ModelArgs,
+    #[command(flatten)]
+    pub engine: EngineArgs,
+    /// Token ids to run, separated by commas
+    #[arg(long, value_name = "IDS", value_delimiter = ',', default_values_t = [1, 2, 3, 4])]
+    pub tokens: Vec<u32>,
+    /// Layers to compare [default: all]
+    #[arg(long, value_name = "N")]
+    pub layers: Option<usize>,
+    /// The last phase to compare (qkv, attention, o_proj, gate_up, down, lm_head)
+    #[arg(long, value_name = "PHASE", default_value = "lm_head")]
+    pub stop_after: String,
+    /// Largest difference that counts as equal, relative to the row's largest value
+    #[arg(long, value_name = "X", default_value_t = 2e-3)]
+    pub tolerance: f32,
+}
+
+/// `monolith doctor`
+#[derive(Debug, Args)]
+pub struct DoctorArgs {
+    /// The engine that must be able to run; the exit code is 3 if it is not
+    #[arg(long, value_enum, default_value_t = EngineChoice::Auto)]
+    pub engine: EngineChoice,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}

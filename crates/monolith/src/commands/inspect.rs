@@ -1,0 +1,97 @@
+//! `monolith inspect`
+
+use crate::args::InspectArgs;
+use crate::exit::{Code, Exit};
+use crate::text_out::put;
+use comfy_table::{CellAlignment, Table, presets::NOTHING};
+use monolith_pack::{Header, Pack};
+use std::fmt::Write;
+
+/// Shows a pack's header, and what follows from it.
+///
+/// # Errors
+/// Code 4 for a missing file, 1 for a damaged one.
+pub fn run(args: &InspectArgs) -> Result<(), Exit> {
+    if !args.pack.exists() {
+        let what = format!("{}: no such file", args.pack.display());
+        return Err(Exit::message(Code::NoModel, what));
+    }
+    if args.gb_s.is_some_and(|speed| !(speed > 0.0 && speed.is_finite())) {
+        return Err(Exit::message(Code::Usage, "--gb-s: a positive number is wanted"));
+    }
+    let pack = Pack::open(&args.pack)?;
+    let text = if args.json { json(pack.header(), args) } else { table(&pack, args) };
+    put(&text)?;
+    Ok(())
+}
+
+/// Tokens a second if a step did nothing but read its bytes at this speed.
+fn roofline(header: &Header, args: &InspectArgs) -> Option<f64> {
+    args.gb_s.map(|speed| speed * 1e9 / header.bytes_at(args.position) as f64)
+}
+
+fn json(header: &Header, args: &InspectArgs) -> String {
+    let value = serde_json::json!({
+        "header": header,
+        "position": args.position,
+        "bytes_at_position": header.bytes_at(args.position),
+        "gb_s": args.gb_s,
+        "roofline_tok_s": roofline(header, args),
+    });
+    format!("{value:#}\n")
+}
+
+fn table(pack: &Pack, args: &InspectArgs) -> String {
+    let (header, config) = (pack.header(), pack.config());
+    let mut text = format!(
+        "model        {}{}\nshape        {} layers, hidden {}, intermediate {}, {} query and {} KV \
+         heads of {}, vocabulary {}{}\ntiles        {} rows, fragments of {} columns ({})\n\n",
+        header.source.model,
+        header.source.revision.as_ref().map_or(String::new(), |commit| format!(" at {commit}")),
+        config.layers,
+        config.hidden,
+        config.intermediate,
+        config.heads,
+        config.kv_heads,
+        config.head_dim,
+        config.vocab,
+        if config.tied { ", tied" } else { "" },
+        header.tile_rows,
+        header.fragment_cols,
+        header.fragment_order,
+    );
+    let mut bytes = Table::new();
+    bytes.load_style(NOTHING).set_header(["read by", "format", "bytes", "share"]);
+    for (kind, sum) in header.bytes_by_kind() {
+        let share = 100.0 * sum as f64 / header.payload_bytes() as f64;
+        bytes.add_row([kind, "bf16".into(), sum.to_string(), format!("{share:.1}%")]);
+    }
+    for column in [2, 3] {
+        if let Some(column) = bytes.column_mut(column) {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+    }
+    let _ = writeln!(text, "{bytes}\n");
+    let _ = writeln!(text, "bytes a token            {}", header.bytes_per_token);
+    let _ = writeln!(text, "KV bytes a position      {}", header.kv_bytes_per_position);
+    let at = args.position;
+    let _ = writeln!(text, "bytes a token at {at:<8}{}", header.bytes_at(at));
+    if let (Some(limit), Some(speed)) = (roofline(header, args), args.gb_s) {
+        let _ = writeln!(text, "roofline at {speed} GB/s    {limit:.1} tok/s");
+    }
+    if args.sections {
+        text.push_str(&sections(header));
+    }
+    text
+}
+
+fn sections(header: &Header) -> String {
+    let mut table = Table::new();
+    table.load_style(NOTHING).set_header(["section", "format", "rows", "cols", "offset", "bytes"]);
+    for entry in &header.sections {
+        let numbers = [entry.rows as u64, entry.cols as u64, entry.offset, entry.bytes];
+        let cells = numbers.map(|number| number.to_string());
+        table.add_row([entry.name.clone(), entry.format.clone()].into_iter().chain(cells));
+    }
+    format!("\n{table}\n")
+}

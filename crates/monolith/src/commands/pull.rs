@@ -1,0 +1,74 @@
+//! `monolith pull`
+
+use crate::args::PullArgs;
+use crate::exit::{Code, Exit, OrExit};
+use crate::progress::bytes_bar;
+use crate::text_out::{put, say};
+use indicatif::ProgressBar;
+use monolith_hub::{Error, Files, Progress, PullRequest, RepoId, Revision, Settings};
+use std::time::Duration;
+
+/// Downloads a model; prints the folder that it lies in.
+///
+/// # Errors
+/// Code 6 where the hub or the network refuses, 2 for an impossible name.
+pub fn run(args: &PullArgs) -> Result<(), Exit> {
+    let request = PullRequest {
+        repo: args.model.parse::<RepoId>().or_exit(Code::Usage)?,
+        revision: args.revision.parse::<Revision>().or_exit(Code::Usage)?,
+        files: Files::Model,
+    };
+    let settings = Settings::from_env(|name| std::env::var(name).ok())?;
+    let mut bars = Bars { bar: None, quiet: args.quiet };
+    let snapshot = monolith_hub::pull(&request, &settings, &mut bars).map_err(|error| {
+        let code = match &error {
+            Error::Disk { .. } | Error::NoCacheDir => Code::Failure,
+            Error::NotCached { .. } => Code::NoModel,
+            _ => Code::Remote,
+        };
+        Exit::new(code, error)
+    })?;
+    if !args.quiet {
+        let (files, new) = (snapshot.files.len(), snapshot.downloaded);
+        say(&format!("{} at {}: {files} files, {new} downloaded", args.model, snapshot.commit));
+    }
+    put(&format!("{}\n", snapshot.dir.display()))?;
+    Ok(())
+}
+
+/// One bar, for the file that is on its way.
+struct Bars {
+    bar: Option<(String, ProgressBar)>,
+    quiet: bool,
+}
+
+impl Progress for Bars {
+    fn planned(&mut self, files: usize, bytes: u64) {
+        if !self.quiet && files > 0 {
+            say(&format!("{files} files, {:.1} MB to download", bytes as f64 / 1e6));
+        }
+    }
+
+    fn advanced(&mut self, file: &str, done: u64, total: u64) {
+        if self.quiet {
+            return;
+        }
+        if self.bar.as_ref().is_none_or(|(name, _)| name != file) {
+            self.bar = Some((file.to_owned(), bytes_bar(file, total)));
+        }
+        if let Some((_, bar)) = &self.bar {
+            bar.set_position(done);
+            if done == total {
+                bar.finish_and_clear();
+            }
+        }
+    }
+
+    fn waiting(&mut self, file: &str) {
+        say(&format!("waiting for another process that downloads {file}"));
+    }
+
+    fn retrying(&mut self, error: &Error, pause: Duration) {
+        say(&format!("{error}; once more in {:.1} s", pause.as_secs_f64()));
+    }
+}

@@ -1,0 +1,350 @@
+//! `monolith run`: prompt in, text out.
+
+use crate::args::RunArgs;
+use crate::exit::{Code, Exit, OrExit};
+use crate::sample::{Sampler, Sampling};
+use crate::source::Model;
+use crate::text_out::{put, say, write_file};
+use crate::{engine, source};
+use anyhow::Context;
+use monolith_abi::dump::Dump;
+use monolith_engine::Engine;
+use monolith_pack::Pack;
+use monolith_text::{
+    ChatOptions, ChatTemplate, EncodePolicy, Message, StopTokens, StreamDecoder, Tokenizer,
+};
+use monolith_xray::{Analysis, trace_from_dump};
+use std::io::{IsTerminal, Read};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// Continues a prompt.
+///
+/// # Errors
+/// A model that is missing or damaged, an engine that cannot run, a prompt that is empty or does
+/// not fit.
+pub fn run(args: &RunArgs) -> Result<(), Exit> {
+    let sampling = sampling(args)?;
+    let model = source::find(&args.model)?;
+    let tokenizer = Tokenizer::load(&model.dir)?;
+    let prompt = encode(args, &model, &tokenizer)?;
+    let pack = model.pack()?;
+    let mut engine = engine::load(&args.engine, pack.clone())?;
+    check_prompt(&prompt, engine.as_ref(), &pack)?;
+    let stop = if args.ignore_eos { StopTokens::default() } else { StopTokens::load(&model.dir)? };
+    let mut decode = Decode {
+        args,
+        engine: engine.as_mut(),
+        stop,
+        sampler: Sampler::new(sampling),
+        interrupted: catch_interrupt(),
+        text: tokenizer.stream_decoder(!args.json),
+        streamed: String::new(),
+        dump: None,
+    };
+    let outcome = decode.run(&prompt)?;
+    let (streamed, dump) = decode.finish()?;
+    report(args, &outcome, &streamed, engine.as_ref(), &pack)?;
+    if let (Some(path), Some(dump)) = (&args.xray, dump) {
+        write_trace(args, path, &dump, &model)?;
+    }
+    Ok(())
+}
+
+/// What a decode did.
+#[derive(Debug)]
+struct Outcome {
+    prompt: Vec<u32>,
+    generated: Vec<u32>,
+    prefill: Duration,
+    /// One a decode step: the first generated token comes with the prompt's last step.
+    steps: Vec<Duration>,
+    why_stopped: &'static str,
+}
+
+struct Decode<'a> {
+    args: &'a RunArgs,
+    engine: &'a mut dyn Engine,
+    stop: StopTokens,
+    sampler: Sampler,
+    interrupted: Arc<AtomicBool>,
+    text: StreamDecoder<'a>,
+    streamed: String,
+    dump: Option<Dump>,
+}
+
+impl Decode<'_> {
+    fn run(&mut self, prompt: &[u32]) -> Result<Outcome, Exit> {
+        let begin = Instant::now();
+        let mut next = 0;
+        let mut outcome = Outcome {
+            prompt: prompt.to_vec(),
+            generated: Vec::new(),
+            prefill: Duration::ZERO,
+            steps: Vec::new(),
+            why_stopped: "length",
+        };
+        for (position, &token) in prompt.iter().enumerate() {
+            if self.interrupted.load(Ordering::Relaxed) {
+                outcome.why_stopped = "interrupted";
+                return Ok(outcome);
+            }
+            next = self.engine.step(token, position)?;
+        }
+        next = self.choose(next);
+        outcome.prefill = begin.elapsed();
+        self.generate(next, &mut outcome)?;
+        Ok(outcome)
+    }
+
+    /// From the first generated token on.
+    fn generate(&mut self, first: u32, outcome: &mut Outcome) -> Result<(), Exit> {
+        let mut next = first;
+        for count in 1..=self.args.n {
+            if self.stop.contains(next) {
+                outcome.why_stopped = "end of text";
+                break;
+            }
+            outcome.generated.push(next);
+            self.stream(next)?;
+            let position = outcome.prompt.len() + count - 1;
+            if count == self.args.n {
+                break;
+            }
+            if position == self.engine.info().context {
+                outcome.why_stopped = "context full";
+                break;
+            }
+            if self.interrupted.load(Ordering::Relaxed) {
+                outcome.why_stopped = "interrupted";
+                break;
+            }
+            let begin = Instant::now();
+            next = self.step(next, position, count)?;
+            outcome.steps.push(begin.elapsed());
+        }
+        self.record_late(outcome)
+    }
+
+    /// One step; the one that the X-ray is to show is recorded.
+    fn step(&mut self, token: u32, position: usize, count: usize) -> Result<u32, Exit> {
+        let greedy = if self.args.xray.is_some() && count == self.args.xray_at {
+            let (greedy, dump) = self.engine.step_recorded(token, position)?;
+            self.dump = Some(dump);
+            greedy
+        } else {
+            self.engine.step(token, position)?
+        };
+        Ok(self.choose(greedy))
+    }
+
+    /// Where the text ended before the step to be recorded: the last step, once more.
+    fn record_late(&mut self, outcome: &Outcome) -> Result<(), Exit> {
+        if self.args.xray.is_none() || self.dump.is_some() {
+            return Ok(());
+        }
+        let Some(position) = self.engine.cached().checked_sub(1) else { return Ok(()) };
+        let tokens = [&outcome.prompt[..], &outcome.generated[..]].concat();
+        let (_, dump) = self.engine.step_recorded(tokens[position], position)?;
+        self.dump = Some(dump);
+        Ok(())
+    }
+
+    fn choose(&mut self, greedy: u32) -> u32 {
+        if self.args.temperature == 0.0 {
+            return greedy;
+        }
+        let mut logits = Vec::new();
+        self.engine.logits(&mut logits);
+        self.sampler.draw(&logits)
+    }
+
+    fn stream(&mut self, token: u32) -> std::io::Result<()> {
+        let Some(text) = self.text.push(token) else { return Ok(()) };
+        if self.args.json {
+            self.streamed.push_str(&text);
+            return Ok(());
+        }
+        put(&text)
+    }
+
+    /// Emits what is left of a character; gives the text and the recorded step.
+    fn finish(self) -> std::io::Result<(String, Option<Dump>)> {
+        let Decode { args, text, mut streamed, dump, .. } = self;
+        let rest = text.finish().unwrap_or_default();
+        if args.json {
+            streamed.push_str(&rest);
+        } else {
+            put(&format!("{rest}\n"))?;
+        }
+        Ok((streamed, dump))
+    }
+}
+
+fn sampling(args: &RunArgs) -> Result<Sampling, Exit> {
+    let wrong = |what: &str| Err(Exit::message(Code::Usage, what));
+    if !(args.temperature >= 0.0 && args.temperature.is_finite()) {
+        return wrong("--temperature: 0 or more is wanted");
+    }
+    if !(args.top_p > 0.0 && args.top_p <= 1.0) {
+        return wrong("--top-p: more than 0 and at most 1 is wanted");
+    }
+    if args.n == 0 || args.xray_at == 0 {
+        return wrong("-n and --xray-at: 1 or more is wanted");
+    }
+    let RunArgs { temperature, top_p, top_k, seed, .. } = *args;
+    Ok(Sampling { temperature, top_p, top_k, seed })
+}
+
+/// The prompt's text, from the command line, a file, or standard input.
+fn prompt_text(args: &RunArgs) -> Result<String, Exit> {
+    let (what, bytes) = if let Some(prompt) = &args.prompt {
+        ("the prompt".into(), prompt.clone().into_encoded_bytes())
+    } else if let Some(path) = &args.file {
+        let name = path.display().to_string();
+        let bytes = std::fs::read(path).with_context(|| name.clone()).or_exit(Code::Usage)?;
+        (name, bytes)
+    } else if std::io::stdin().is_terminal() {
+        return Err(Exit::message(Code::Usage, "no prompt: give one with -p, -f or a pipe"));
+    } else {
+        let mut bytes = Vec::new();
+        std::io::stdin().read_to_end(&mut bytes)?;
+        ("standard input".into(), bytes)
+    };
+    let text = String::from_utf8(bytes).map_err(|error| {
+        let at = error.utf8_error().valid_up_to();
+        Exit::message(Code::Usage, format!("{what} is not UTF-8: see the byte at offset {at}"))
+    })?;
+    if text.is_empty() {
+        return Err(Exit::message(Code::Usage, format!("{what} is empty")));
+    }
+    Ok(text)
+}
+
+/// The prompt's tokens, through the chat template where asked.
+fn encode(args: &RunArgs, model: &Model, tokenizer: &Tokenizer) -> Result<Vec<u32>, Exit> {
+    let text = prompt_text(args)?;
+    for lookalike in tokenizer.lookalikes(&text) {
+        say(&format!(
+            "monolith: {} at byte {} of the prompt is no special token of this model: taken as text",
+            lookalike.text, lookalike.offset
+        ));
+    }
+    if !args.chat {
+        return Ok(tokenizer.encode(&text, EncodePolicy::Prompt)?);
+    }
+    let template = ChatTemplate::load(&model.dir)?;
+    let system = args.system.iter().map(|text| Message::new("system", text.clone()));
+    let messages: Vec<Message> = system.chain([Message::new("user", text)]).collect();
+    let options = ChatOptions {
+        add_generation_prompt: true,
+        enable_thinking: args.no_think.then_some(false),
+        ..ChatOptions::default()
+    };
+    let rendered = template.render(&messages, &options)?;
+    Ok(tokenizer.encode(&rendered, EncodePolicy::Rendered)?)
+}
+
+fn check_prompt(prompt: &[u32], engine: &dyn Engine, pack: &Pack) -> Result<(), Exit> {
+    if prompt.is_empty() {
+        return Err(Exit::message(Code::Usage, "the prompt has no tokens"));
+    }
+    let context = engine.info().context;
+    if prompt.len() > context {
+        let what = format!(
+            "the prompt has {} tokens, the context {context}: shorten it or raise --context \
+             (this model goes to {})",
+            prompt.len(),
+            pack.config().max_positions
+        );
+        return Err(Exit::message(Code::Usage, what));
+    }
+    if let Some(token) = prompt.iter().find(|&&token| token as usize >= pack.config().vocab) {
+        let what = format!(
+            "the tokenizer gave token {token}, the model has {} rows: they do not belong together",
+            pack.config().vocab
+        );
+        return Err(Exit::message(Code::Failure, what));
+    }
+    Ok(())
+}
+
+/// A flag that Ctrl-C raises. The second Ctrl-C ends the program at once.
+fn catch_interrupt() -> Arc<AtomicBool> {
+    let flag = Arc::new(AtomicBool::new(false));
+    let raised = flag.clone();
+    // Without a handler Ctrl-C still works, only less politely.
+    let _ = ctrlc::set_handler(move || {
+        if raised.swap(true, Ordering::Relaxed) {
+            std::process::exit(130);
+        }
+    });
+    flag
+}
+
+fn report(
+    args: &RunArgs,
+    outcome: &Outcome,
+    text: &str,
+    engine: &dyn Engine,
+    pack: &Pack,
+) -> Result<(), Exit> {
+    let seconds: f64 = outcome.steps.iter().map(Duration::as_secs_f64).sum();
+    let steps = outcome.steps.len();
+    let first = outcome.prompt.len();
+    let bytes: u64 = (first..first + steps).map(|at| pack.header().bytes_at(at)).sum();
+    let rate = |count: f64, seconds: f64| if seconds > 0.0 { count / seconds } else { 0.0 };
+    let (tok_s, gb_s) = (rate(steps as f64, seconds), rate(bytes as f64 / 1e9, seconds));
+    let info = engine.info();
+    let prefill = outcome.prefill.as_secs_f64();
+    if args.json {
+        let value = serde_json::json!({
+            "model": pack.source().model,
+            "engine": info.engine,
+            "variant": info.variant,
+            "device": info.device,
+            "blocks": info.blocks,
+            "context": info.context,
+            "scope": "decode only, argmax included",
+            "prompt_tokens": outcome.prompt,
+            "tokens": outcome.generated,
+            "text": text,
+            "stopped": outcome.why_stopped,
+            "prefill_s": prefill,
+            "n_gen": steps,
+            "decode_s": seconds,
+            "tok_s": tok_s,
+            "gb_s": gb_s,
+            "step_us": outcome.steps.iter().map(|step| step.as_secs_f64() * 1e6).collect::<Vec<_>>(),
+        });
+        put(&format!("{value}\n"))?;
+    } else if !args.quiet {
+        say(&format!(
+            "{} on {} x{}: prompt {first} tokens in {prefill:.3} s; {steps} steps in {seconds:.3} s: \
+             {tok_s:.1} tok/s, {gb_s:.1} GB/s (decode only, argmax included); stopped: {}",
+            info.variant, info.device, info.blocks, outcome.why_stopped
+        ));
+    }
+    Ok(())
+}
+
+/// Writes the page's trace; shows the analysis on stderr.
+fn write_trace(
+    args: &RunArgs,
+    path: &std::path::Path,
+    dump: &Dump,
+    model: &Model,
+) -> Result<(), Exit> {
+    let trace = trace_from_dump(dump, &model.source().model)?;
+    write_file(path, &monolith_xray::page::write(&trace))?;
+    if !args.quiet && !args.json {
+        say(&format!(
+            "\nX-ray of position {} -> {}\n{}",
+            dump.position,
+            path.display(),
+            Analysis::of(&trace)
+        ));
+    }
+    Ok(())
+}

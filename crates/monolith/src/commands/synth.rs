@@ -1,0 +1,39 @@
+//! `monolith synth`
+
+use crate::args::SynthArgs;
+use crate::exit::{Code, Exit, OrExit};
+use crate::progress::bytes_bar;
+use crate::text_out::say;
+use monolith_model::{Config, synth};
+use std::path::Path;
+use std::time::Instant;
+
+/// Writes a model of synthetic weights.
+///
+/// # Errors
+/// An unknown shape, a folder that exists, a full disk.
+pub fn run(args: &SynthArgs) -> Result<(), Exit> {
+    let config = match synth::shape(&args.shape) {
+        Some(config) => config,
+        None if Path::new(&args.shape).is_file() => Config::read(Path::new(&args.shape))?,
+        None => {
+            let what = format!("--shape {}: no such shape and no such file", args.shape);
+            return Err(Exit::message(Code::Usage, what));
+        }
+    };
+    let total = synth::file_bytes(&config);
+    let bar = bytes_bar("writing", total);
+    let begin = Instant::now();
+    synth::write(&config, args.seed, &args.out, &|done| bar.set_position(done))
+        .or_exit(Code::Failure)?;
+    bar.finish_and_clear();
+    let seconds = begin.elapsed().as_secs_f64();
+    say(&format!(
+        "{}: {} of seed {}, {total} bytes in {seconds:.1} s ({:.2} GB/s)",
+        args.out.display(),
+        args.shape,
+        args.seed,
+        total as f64 / 1e9 / seconds
+    ));
+    Ok(())
+}

@@ -1,0 +1,90 @@
+//! Exit codes: what went wrong, for a script to tell.
+
+use std::fmt;
+use std::process::ExitCode;
+
+/// Why the program ended. The numbers are documented in the manual and do not change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Code {
+    /// Something failed.
+    Failure = 1,
+    /// The command was used wrongly.
+    Usage = 2,
+    /// The engine that was asked for cannot run here.
+    NoEngine = 3,
+    /// The model is not there.
+    NoModel = 4,
+    /// A remote end failed.
+    Remote = 6,
+}
+
+/// The table of exit codes, for `--help` and the manual.
+pub const TABLE: &str = "Exit codes:
+  0  success
+  1  failure
+  2  wrong usage
+  3  no usable GPU or driver, or an engine that this build does not have
+  4  the model is missing
+  5  a gate failed
+  6  a remote end failed
+  7  the budget is spent";
+
+/// An error with its exit code.
+#[derive(Debug)]
+pub struct Exit {
+    code: Code,
+    error: anyhow::Error,
+}
+
+impl Exit {
+    /// An error of this code.
+    pub fn new(code: Code, error: impl Into<anyhow::Error>) -> Exit {
+        Exit { code, error: error.into() }
+    }
+
+    /// A message of this code.
+    pub fn message(code: Code, message: impl fmt::Display) -> Exit {
+        Exit { code, error: anyhow::anyhow!("{message}") }
+    }
+
+    /// The number for the system.
+    pub fn exit_code(&self) -> ExitCode {
+        ExitCode::from(self.code as u8)
+    }
+
+    /// Whether the reader of our output went away, which is no error of ours.
+    pub fn is_broken_pipe(&self) -> bool {
+        self.error.chain().any(|cause| {
+            cause
+                .downcast_ref::<std::io::Error>()
+                .is_some_and(|error| error.kind() == std::io::ErrorKind::BrokenPipe)
+        })
+    }
+}
+
+impl fmt::Display for Exit {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{:#}", self.error)
+    }
+}
+
+impl<E: Into<anyhow::Error>> From<E> for Exit {
+    fn from(error: E) -> Exit {
+        Exit::new(Code::Failure, error)
+    }
+}
+
+/// Gives an error its exit code.
+pub trait OrExit<T> {
+    /// The value, or the error with this code.
+    ///
+    /// # Errors
+    /// The error itself.
+    fn or_exit(self, code: Code) -> Result<T, Exit>;
+}
+
+impl<T, E: Into<anyhow::Error>> OrExit<T> for Result<T, E> {
+    fn or_exit(self, code: Code) -> Result<T, Exit> {
+        self.map_err(|error| Exit::new(code, error))
+    }
+}
