@@ -3,6 +3,7 @@
 pub mod checkpoint;
 pub mod config;
 pub mod memory;
+pub mod synth;
 pub mod tensor;
 
 pub use checkpoint::Checkpoint;

@@ -79,7 +79,7 @@ fn random_qkv(config: &Config, rows: usize) -> Array2<f32> {
 
 fn attend(weights: &MemoryWeights, qkv: &Array2<f32>) -> Array2<f32> {
     let mut cache = LayerCache::new(weights.config().kv_dim(), KvFormat::F32);
-    phases::attention(weights, 0, &qkv, &mut cache)
+    phases::attention(weights, 0, qkv, &mut cache)
 }
 
 /// f32 against f64: sums of up to 1,400 terms and scores of size 10 leave about 1e-6; 1e-5 is ten

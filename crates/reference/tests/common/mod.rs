@@ -3,7 +3,7 @@
 // Every test file compiles this module for itself and uses a part of it.
 #![allow(dead_code)]
 
-use monolith_model::{Config, LayerTensor, MemoryWeights, Tensor};
+use monolith_model::{Bf16View, Config, LayerTensor, MemoryWeights, Tensor, Weights};
 
 /// A model of two layers in which four query heads share two kv heads.
 pub fn small() -> Config {
@@ -62,4 +62,27 @@ pub fn relative_difference<'a>(
         size = size.max(a.abs());
     }
     difference / size
+}
+
+/// The same weights with another RoPE base.
+pub struct WithTheta<'a> {
+    weights: &'a dyn Weights,
+    config: Config,
+}
+
+impl WithTheta<'_> {
+    /// `weights` with base `rope_theta`.
+    pub fn new(weights: &dyn Weights, rope_theta: f64) -> WithTheta<'_> {
+        WithTheta { weights, config: Config { rope_theta, ..weights.config().clone() } }
+    }
+}
+
+impl Weights for WithTheta<'_> {
+    fn config(&self) -> &Config {
+        &self.config
+    }
+
+    fn view(&self, tensor: Tensor) -> Bf16View<'_> {
+        self.weights.view(tensor)
+    }
 }

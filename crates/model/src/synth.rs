@@ -1,0 +1,275 @@
+//! Synthetic weights of any shape: the same bits on every machine, from a seed.
+//!
+//! A value depends only on the seed, the tensor's name and the element's index: a counter-based
+//! hash gives four 16-bit uniforms, whose sum is close enough to a Gaussian, and IEEE additions,
+//! multiplications and square roots do the rest. No mathematical library takes part, so neither
+//! the machine nor the number of threads shows.
+//!
+//! # Scales
+//!
+//! A random model with a tied embedding and small layers copies its input token, with a margin
+//! that hides every fault. With large layers, attention that averages makes all positions alike,
+//! and attention that picks by content turns rounding into other tokens. So:
+//!
+//! - The residual stream grows by the same factor in every layer, until the input token's own
+//!   logit is lost among the others ([`COPY_DEVIATIONS`]). A layer is then the same share of the
+//!   residual wherever it stands, and one head is larger than the usual gap between the two
+//!   largest logits.
+//! - The first channels ([`POSITION_CHANNELS`]) hold a constant, read by the query and key
+//!   projections only: scores depend on the distance between two positions first, through RoPE,
+//!   and on what is there second. Which position a head reads then hardly depends on rounding,
+//!   differs between positions, and has everything to do with RoPE's base.
+//! - QK-norm's weights make attention nearly pick one position ([`HEAD_GAIN`]).
+//!
+//! `notes/synth.md` has what was tried and measured.
+
+mod write;
+
+pub use write::{file_bytes, write};
+
+use crate::{Config, LayerTensor, MemoryWeights, Tensor};
+use half::bf16;
+
+/// By how many standard deviations of the logits the input token's own logit is raised: the
+/// embedding's share of the final residual, times the square root of its width. The largest of
+/// 151,936 logits is 4.3 deviations up, so a copy is an accident.
+const COPY_DEVIATIONS: f32 = 0.4;
+/// Attention's share of the variance that a layer adds to the residual stream; the MLP has the
+/// rest.
+const ATTENTION_SHARE: f32 = 0.66;
+/// Deviation of the embedding: logits of deviation 1 at 1,024 columns.
+const EMBEDDING_DEVIATION: f32 = 1.0 / 32.0;
+/// Mean of QK-norm's weights: scores have about its square as their deviation.
+const HEAD_GAIN: f32 = 2.5;
+/// Deviation of a norm's weights, relative to their mean.
+const GAIN_SPREAD: f32 = 0.2;
+/// Root mean square of what attention gives for values of size 1, at scores as above.
+const ATTENTION_SIZE: f32 = 0.85;
+/// Root mean square of `silu(gate) * up` for standard Gaussian gate and up.
+const MLP_SIZE: f32 = 0.6;
+
+/// Channels of the residual stream that hold a constant: one tile, and one quantization group, so
+/// that their scale is nobody else's. A quarter of the stream where it is very narrow.
+const POSITION_CHANNELS: usize = 16;
+/// Size of the position channels after a layer's first norm.
+const POSITION_NORMED: f32 = 4.0;
+/// Size of the constant part of a query or key before QK-norm, where the rest has size 1.
+const POSITION_SIZE: f32 = 8.0;
+/// By how much smaller than elsewhere what layers write to the position channels is, and what
+/// others than queries and keys read from them.
+const POSITION_SHELTER: f32 = 1.0 / 16.0;
+
+/// The configuration of a named shape: `qwen3-0.6b`, or `tiny`, which has every dimension small.
+pub fn shape(name: &str) -> Option<Config> {
+    let full = Config::qwen3_0_6b();
+    match name {
+        "qwen3-0.6b" => Some(full),
+        "tiny" => Some(Config {
+            hidden: 256,
+            intermediate: 768,
+            layers: 6,
+            heads: 4,
+            kv_heads: 2,
+            vocab: 4096,
+            max_positions: 4096,
+            eos_ids: Vec::new(),
+            ..full
+        }),
+        _ => None,
+    }
+}
+
+/// The model of this configuration and seed, in memory: the values that [`write`] writes.
+pub fn weights(config: &Config, seed: u64) -> MemoryWeights {
+    let mut current: Option<(Tensor, Values)> = None;
+    MemoryWeights::from_fn(config, |tensor, row, col| {
+        let values = match &current {
+            Some((of, values)) if *of == tensor => *values,
+            _ => Values::new(config, seed, tensor),
+        };
+        current = Some((tensor, values));
+        values.at(row, col).to_f32()
+    })
+}
+
+/// The values of one tensor.
+#[derive(Clone, Copy)]
+struct Values {
+    key: u64,
+    cols: usize,
+    position_channels: usize,
+    usual: Spread,
+    /// Spread of the position channels, where the tensor has any.
+    channels: Option<(Channels, Spread)>,
+}
+
+/// Where a tensor meets the position channels.
+#[derive(Clone, Copy)]
+enum Channels {
+    Rows,
+    Columns,
+}
+
+/// Mean and deviation of values, the latter divided by that of the sum of four uniforms.
+#[derive(Clone, Copy)]
+struct Spread {
+    mean: f32,
+    scale: f32,
+}
+
+impl Spread {
+    fn new(mean: f32, deviation: f32) -> Spread {
+        // The sum of four uniforms over 0 to 65,535 has variance 4 (65,536^2 - 1) / 12.
+        let sum_deviation = ((65_536f64 * 65_536.0 - 1.0) / 3.0).sqrt() as f32;
+        Spread { mean, scale: deviation / sum_deviation }
+    }
+}
+
+/// Odd, with its bits well spread: 2^64 divided by the golden ratio.
+const COUNTER_STEP: u64 = 0x9e37_79b9_7f4a_7c15;
+
+impl Values {
+    fn new(config: &Config, seed: u64, tensor: Tensor) -> Values {
+        let fnv = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+        let name = tensor.name().bytes().fold(0xcbf2_9ce4_8422_2325, fnv);
+        let (_, cols) = tensor.shape(config);
+        let (usual, channels) = spreads(config, tensor);
+        let key = mix(name ^ mix(seed));
+        Values { key, cols, position_channels: position_channels(config), usual, channels }
+    }
+
+    fn at(&self, row: usize, col: usize) -> bf16 {
+        self.element(row * self.cols + col, self.spread(row, col))
+    }
+
+    fn spread(&self, row: usize, col: usize) -> Spread {
+        match self.channels {
+            Some((Channels::Rows, spread)) if row < self.position_channels => spread,
+            Some((Channels::Columns, spread)) if col < self.position_channels => spread,
+            _ => self.usual,
+        }
+    }
+
+    #[inline]
+    fn element(&self, index: usize, spread: Spread) -> bf16 {
+        let hash = mix(self.key.wrapping_add((index as u64).wrapping_mul(COUNTER_STEP)));
+        let sum = (hash & 0xffff) + (hash >> 16 & 0xffff) + (hash >> 32 & 0xffff) + (hash >> 48);
+        let centred = sum as i32 - 2 * 65_535;
+        // bf16::from_f32 (to nearest, ties to even) without its branch for NaN, which cannot occur
+        // and would keep the compiler from making straight-line code of a row.
+        let bits = (spread.mean + spread.scale * centred as f32).to_bits();
+        bf16::from_bits(((bits + 0x7fff + (bits >> 16 & 1)) >> 16) as u16)
+    }
+
+    /// The little-endian bytes of one row: what [`Values::at`] gives, without asking for every
+    /// element where it stands.
+    fn row(&self, row: usize, bytes: &mut [u8]) {
+        let first = self.position_channels.min(self.cols);
+        let (channels, rest) = bytes.as_chunks_mut::<2>().0.split_at_mut(first);
+        let begin = row * self.cols;
+        let sections = [
+            (channels, begin, self.spread(row, 0)),
+            (rest, begin + first, self.spread(row, first)),
+        ];
+        for (section, begin, spread) in sections {
+            for (col, pair) in section.iter_mut().enumerate() {
+                *pair = self.element(begin + col, spread).to_le_bytes();
+            }
+        }
+    }
+}
+
+/// The finalizer of splitmix64: every bit of the input shows in every bit of the output.
+#[inline]
+fn mix(mut x: u64) -> u64 {
+    x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    x ^ (x >> 31)
+}
+
+/// The spread of a tensor's values, and that of its position channels where it has any.
+fn spreads(config: &Config, tensor: Tensor) -> (Spread, Option<(Channels, Spread)>) {
+    let columns = |mean, deviation| Some((Channels::Columns, Spread::new(mean, deviation)));
+    let rows = |deviation| Some((Channels::Rows, Spread::new(0.0, deviation)));
+    let gain = Spread::new(1.0, GAIN_SPREAD);
+    let (layer, tensor) = match tensor {
+        Tensor::Layer(layer, tensor) => (layer, tensor),
+        Tensor::FinalNorm => return (gain, None),
+        Tensor::Embedding => {
+            let constant = columns(position_constant(config), 0.0);
+            return (Spread::new(0.0, EMBEDDING_DEVIATION), constant);
+        }
+        Tensor::LmHead => return (Spread::new(0.0, EMBEDDING_DEVIATION), None),
+    };
+    let (_, cols) = Tensor::Layer(layer, tensor).shape(config);
+    // Keeps the size of what it multiplies.
+    let unit = 1.0 / (cols as f32).sqrt();
+    match tensor {
+        LayerTensor::InputNorm => (gain, columns(position_gain(config, layer), 0.0)),
+        LayerTensor::PostNorm => (gain, None),
+        LayerTensor::QNorm | LayerTensor::KNorm => {
+            (Spread::new(HEAD_GAIN, HEAD_GAIN * GAIN_SPREAD), None)
+        }
+        LayerTensor::QProj | LayerTensor::KProj => {
+            let reads =
+                POSITION_SIZE / (POSITION_NORMED * (position_channels(config) as f32).sqrt());
+            (Spread::new(0.0, unit), columns(0.0, reads))
+        }
+        LayerTensor::VProj | LayerTensor::GateProj | LayerTensor::UpProj => {
+            (Spread::new(0.0, unit), columns(0.0, unit * POSITION_SHELTER))
+        }
+        LayerTensor::OProj => {
+            let size = written(config, layer, ATTENTION_SHARE) * unit / ATTENTION_SIZE;
+            (Spread::new(0.0, size), rows(size * POSITION_SHELTER))
+        }
+        LayerTensor::DownProj => {
+            let size = written(config, layer, 1.0 - ATTENTION_SHARE) * unit / MLP_SIZE;
+            (Spread::new(0.0, size), rows(size * POSITION_SHELTER))
+        }
+    }
+}
+
+fn position_channels(config: &Config) -> usize {
+    POSITION_CHANNELS.min(config.hidden / 4).max(1)
+}
+
+/// What the position channels hold: together they are as large as the rest of the embedding.
+fn position_constant(config: &Config) -> f32 {
+    EMBEDDING_DEVIATION * (config.hidden as f32 / position_channels(config) as f32).sqrt()
+}
+
+/// Weight of a layer's first norm that gives the position channels [`POSITION_NORMED`].
+fn position_gain(config: &Config, layer: usize) -> f32 {
+    let rest = residual_size(config, layer);
+    let size = (rest * rest + EMBEDDING_DEVIATION * EMBEDDING_DEVIATION).sqrt();
+    POSITION_NORMED * size / position_constant(config)
+}
+
+/// Root mean square of the residual stream before a layer, position channels aside.
+fn residual_size(config: &Config, layer: usize) -> f32 {
+    let growth = growth(config);
+    (0..layer).fold(EMBEDDING_DEVIATION, |size, _| size * growth)
+}
+
+/// Root mean square of what a layer's attention or MLP, having this share of the variance that
+/// the layer adds, writes to the residual stream.
+fn written(config: &Config, layer: usize, share: f32) -> f32 {
+    let growth = growth(config);
+    residual_size(config, layer) * (share * (growth * growth - 1.0)).sqrt()
+}
+
+/// Factor by which a layer makes the residual stream larger: its power to the number of layers is
+/// the size of the last residual in embeddings. Found by bisection, for want of an exact root.
+fn growth(config: &Config) -> f32 {
+    let wanted = (config.hidden as f32).sqrt() / COPY_DEVIATIONS;
+    let (mut low, mut high) = (1.0f32, wanted.max(1.0));
+    for _ in 0..40 {
+        let middle = (low + high) / 2.0;
+        let total = (0..config.layers).fold(1.0, |size: f32, _| size * middle);
+        if total < wanted { low = middle } else { high = middle }
+    }
+    low
+}
+
+#[cfg(test)]
+mod tests;

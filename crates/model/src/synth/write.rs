@@ -1,0 +1,160 @@
+//! Writing a synthetic checkpoint: every thread fills and writes chunks of its own.
+
+use super::Values;
+use crate::{Config, ModelError, Tensor};
+use rayon::prelude::*;
+use serde::Serializer;
+use std::fs::File;
+use std::io::{Error, ErrorKind};
+use std::ops::Range;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// About as many elements as one task makes and writes at once: 4 MiB, large enough for the disk and small
+/// enough to stay in cache until it is written.
+const CHUNK_ELEMENTS: usize = 1 << 21;
+
+/// Writes the model of this configuration and seed as a checkpoint folder: `config.json`,
+/// `generation_config.json` and `model.safetensors`. There is no tokenizer: tokens mean nothing.
+///
+/// The folder appears whole or not at all. `progress` is told the bytes of weights written so
+/// far, of [`file_bytes`], by several threads and not always in order.
+///
+/// # Errors
+/// A folder that exists and is not empty, or what the system says of the disk.
+pub fn write(
+    config: &Config,
+    seed: u64,
+    dir: &Path,
+    progress: &(dyn Fn(u64) + Sync),
+) -> Result<(), ModelError> {
+    let occupied = std::fs::read_dir(dir).is_ok_and(|mut entries| entries.next().is_some());
+    if occupied || dir.is_file() {
+        return Err(ModelError::io(dir)(Error::new(ErrorKind::AlreadyExists, "not empty")));
+    }
+    let partial = Partial::beside(dir)?;
+    let generation = serde_json::json!({"do_sample": false, "eos_token_id": config.eos_ids});
+    write_whole(&partial.0.join("config.json"), config.to_json().as_bytes())?;
+    let generation = format!("{generation:#}\n");
+    write_whole(&partial.0.join("generation_config.json"), generation.as_bytes())?;
+    write_tensors(config, seed, &partial.0.join("model.safetensors"), progress)?;
+    std::fs::rename(&partial.0, dir).map_err(ModelError::io(dir))?;
+    let parent = parent(dir);
+    File::open(parent).and_then(|parent| parent.sync_all()).map_err(ModelError::io(parent))
+}
+
+/// Size of `model.safetensors` without its header.
+pub fn file_bytes(config: &Config) -> u64 {
+    Tensor::all(config).into_iter().map(|tensor| bytes(config, tensor)).sum()
+}
+
+fn bytes(config: &Config, tensor: Tensor) -> u64 {
+    let (rows, cols) = tensor.shape(config);
+    (rows * cols * 2) as u64
+}
+
+fn parent(dir: &Path) -> &Path {
+    dir.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+/// A folder on its way to its final name; removed where it does not get there.
+struct Partial(PathBuf);
+
+impl Partial {
+    fn beside(dir: &Path) -> Result<Partial, ModelError> {
+        let name = dir.file_name().unwrap_or_default().to_string_lossy();
+        let partial = parent(dir).join(format!(".{name}.{}.partial", std::process::id()));
+        std::fs::create_dir_all(&partial).map_err(ModelError::io(&partial))?;
+        Ok(Partial(partial))
+    }
+}
+
+impl Drop for Partial {
+    fn drop(&mut self) {
+        // Gone already where it was renamed; and there is nobody to tell.
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn write_whole(path: &Path, text: &[u8]) -> Result<(), ModelError> {
+    let write = |file: File| file.write_all_at(text, 0).and_then(|()| file.sync_all());
+    File::create(path).and_then(write).map_err(ModelError::io(path))
+}
+
+fn write_tensors(
+    config: &Config,
+    seed: u64,
+    path: &Path,
+    progress: &(dyn Fn(u64) + Sync),
+) -> Result<(), ModelError> {
+    let header = header(config);
+    let file = File::create(path).map_err(ModelError::io(path))?;
+    file.write_all_at(&header, 0).map_err(ModelError::io(path))?;
+
+    let written = AtomicU64::new(0);
+    let write_chunk = |chunk: &Chunk| {
+        let row_bytes = 2 * chunk.values.cols;
+        let mut bytes = vec![0; chunk.rows.len() * row_bytes];
+        for (row, bytes) in chunk.rows.clone().zip(bytes.chunks_exact_mut(row_bytes)) {
+            chunk.values.row(row, bytes);
+        }
+        file.write_all_at(&bytes, header.len() as u64 + chunk.offset)?;
+        progress(bytes.len() as u64 + written.fetch_add(bytes.len() as u64, Ordering::Relaxed));
+        Ok(())
+    };
+    let chunks = chunks(config, seed);
+    chunks.par_iter().try_for_each(write_chunk).map_err(ModelError::io(path))?;
+    file.sync_all().map_err(ModelError::io(path))
+}
+
+/// Some rows of one tensor.
+struct Chunk {
+    values: Values,
+    rows: Range<usize>,
+    /// Place in the file, after the header.
+    offset: u64,
+}
+
+fn chunks(config: &Config, seed: u64) -> Vec<Chunk> {
+    let mut chunks = Vec::new();
+    let mut offset = 0;
+    for tensor in Tensor::all(config) {
+        let (rows, cols) = tensor.shape(config);
+        let values = Values::new(config, seed, tensor);
+        for begin in (0..rows).step_by(CHUNK_ELEMENTS.div_ceil(cols)) {
+            let rows = begin..rows.min(begin + CHUNK_ELEMENTS.div_ceil(cols));
+            chunks.push(Chunk { values, rows: rows.clone(), offset });
+            offset += (2 * rows.len() * cols) as u64;
+        }
+    }
+    chunks
+}
+
+/// What a safetensors header says of one tensor.
+#[derive(serde::Serialize)]
+struct Entry {
+    dtype: &'static str,
+    shape: Vec<usize>,
+    data_offsets: [u64; 2],
+}
+
+/// Length and text of a safetensors header for every tensor, in order, padded to 8 bytes.
+fn header(config: &Config) -> Vec<u8> {
+    let mut begin = 0;
+    let entries = Tensor::all(config).into_iter().map(|tensor| {
+        let (rows, cols) = tensor.shape(config);
+        let shape = if tensor.is_norm() { vec![cols] } else { vec![rows, cols] };
+        let data_offsets = [begin, begin + bytes(config, tensor)];
+        begin = data_offsets[1];
+        (tensor.name(), Entry { dtype: "BF16", shape, data_offsets })
+    });
+    let mut text = Vec::new();
+    serde_json::Serializer::new(&mut text)
+        .collect_map(entries)
+        .expect("writing names and numbers to memory cannot fail");
+    text.resize(text.len().next_multiple_of(8), b' ');
+    let mut header = (text.len() as u64).to_le_bytes().to_vec();
+    header.extend(text);
+    header
+}
