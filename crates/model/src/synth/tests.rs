@@ -26,7 +26,7 @@ fn the_file_is_the_same_for_ever_and_for_any_number_of_threads() {
         write_with_threads(&small(), 7, &dir, threads);
         assert_eq!(
             file_hash(&dir),
-            "53395b3483de5ee6ac638054c6af19c30830b06d2092a9df925ca1f8fe525f03"
+            "cc1045a442130290fce2b34ce7cdf447bb03f508b7f58bf191f378dafec42803"
         );
     }
 }

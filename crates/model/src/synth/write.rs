@@ -11,14 +11,15 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// About as many elements as one task makes and writes at once: 4 MiB, large enough for the disk and small
-/// enough to stay in cache until it is written.
+/// About as many elements as one task makes and writes at once: 4 MiB, large enough for the disk
+/// and small enough to stay in cache until it is written.
 const CHUNK_ELEMENTS: usize = 1 << 21;
 
 /// Writes the model of this configuration and seed as a checkpoint folder: `config.json`,
 /// `generation_config.json` and `model.safetensors`. There is no tokenizer: tokens mean nothing.
 ///
-/// The folder appears whole or not at all. `progress` is told the bytes of weights written so
+/// The folder appears whole or not at all (a process that is killed leaves a hidden folder, ending
+/// in `.partial`, beside it). `progress` is told the bytes of weights written so
 /// far, of [`file_bytes`], by several threads and not always in order.
 ///
 /// # Errors
@@ -131,24 +132,28 @@ fn chunks(config: &Config, seed: u64) -> Vec<Chunk> {
     chunks
 }
 
-/// What a safetensors header says of one tensor.
+/// What a safetensors header says under one name.
 #[derive(serde::Serialize)]
-struct Entry {
-    dtype: &'static str,
-    shape: Vec<usize>,
-    data_offsets: [u64; 2],
+#[serde(untagged)]
+enum Entry {
+    /// Of the file: transformers asks which framework's layout the tensors have.
+    File { format: &'static str },
+    /// Of a tensor.
+    Tensor { dtype: &'static str, shape: Vec<usize>, data_offsets: [u64; 2] },
 }
 
 /// Length and text of a safetensors header for every tensor, in order, padded to 8 bytes.
 fn header(config: &Config) -> Vec<u8> {
     let mut begin = 0;
-    let entries = Tensor::all(config).into_iter().map(|tensor| {
+    let tensors = Tensor::all(config).into_iter().map(|tensor| {
         let (rows, cols) = tensor.shape(config);
         let shape = if tensor.is_norm() { vec![cols] } else { vec![rows, cols] };
         let data_offsets = [begin, begin + bytes(config, tensor)];
         begin = data_offsets[1];
-        (tensor.name(), Entry { dtype: "BF16", shape, data_offsets })
+        (tensor.name(), Entry::Tensor { dtype: "BF16", shape, data_offsets })
     });
+    let entries = [("__metadata__".to_owned(), Entry::File { format: "pt" })].into_iter();
+    let entries = entries.chain(tensors);
     let mut text = Vec::new();
     serde_json::Serializer::new(&mut text)
         .collect_map(entries)
