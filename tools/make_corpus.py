@@ -3,9 +3,9 @@
 
 The commands, in order, from the repository root:
 
-    python3 tools/make_corpus.py                       # CPU, about two minutes
-    python3 tools/train_tiny.py                        # one GPU, under eight minutes
-    python3 tools/make_golden.py                       # CPU, seconds
+    python3 tools/make_corpus.py         # CPU, about a minute
+    python3 tools/train_tiny.py ...      # one GPU, twice; its own help gives the arguments
+    python3 tools/make_golden.py         # CPU, seconds
 
 Needs the ordinary `pip`, `npm` and `apt-get` clients (a Debian or Ubuntu host, `dpkg` included)
 and the Python packages `tokenizers` and `numpy`. Writes to --out (git-ignored):

@@ -4,12 +4,15 @@
 The commands, in order, from the repository root:
 
     python3 tools/make_corpus.py                       # CPU, about a minute
-    python3 tools/train_tiny.py --minutes 6            # one GPU
+    python3 tools/train_tiny.py --minutes 4.033 --dropout 0.2 --weight-decay 0.2 \
+        --evaluations 12 --out .carry/first            # one GPU
+    python3 tools/train_tiny.py --minutes 2.7 --dropout 0.1 --weight-decay 0.2 --lr 1e-3 \
+        --evaluations 8 --repeats 16 --init .carry/first    # the same GPU; writes data/tiny
     python3 tools/make_golden.py                       # CPU, seconds
 
 Reads tools/make_corpus.py's output and writes to --out a checkpoint that transformers'
 Qwen3ForCausalLM loads as it is, with config, tokenizer, held-out text, `training.json` (every
-number of the run) and `loss.svg`. Needs torch, safetensors, tokenizers, numpy; transformers only
+number of the runs) and `loss.svg`. Needs torch, safetensors, tokenizers, numpy; transformers only
 for the closing check that its logits agree with this file's.
 """
 
@@ -20,11 +23,12 @@ import shutil
 import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Callable
 
 import numpy as np
 import torch
 import torch.nn.functional as F
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer
 from torch import nn
 
@@ -212,6 +216,20 @@ class Corpus:
         rows = self.train[at[:, None] + torch.arange(self.length + 1, device=self.device)].long()
         return rows[:, :-1].contiguous(), rows[:, 1:].contiguous()
 
+    def repeat_windows(self, batch: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """Windows that fall into a loop: some real text, whose last few tokens then recur."""
+        tokens, targets = self.windows(batch)
+        rows = torch.cat((tokens, targets[:, -1:]), 1)
+        low, high = math.log(2), math.log(64)
+        period = torch.empty(batch, 1, device=self.device).uniform_(low, high).exp().long()
+        lead = torch.randint(0, 256, (batch, 1), device=self.device)
+        at = torch.arange(self.length + 1, device=self.device)[None]
+        rows = rows.gather(1, torch.where(at < lead, at, lead + (at - lead) % period))
+        # A target recurs when the place one period before it is already part of the loop.
+        recurs = at[:, 1:] - period >= lead
+        counterpart = torch.where(recurs, at[:, 1:] - period - 1, -1)
+        return rows[:, :-1].contiguous(), rows[:, 1:].contiguous(), counterpart
+
     def heldout_windows(self, source: dict) -> tuple[torch.Tensor, torch.Tensor]:
         low, high = source["heldout"]["range"]
         count = min((high - low - 1) // self.length, self.heldout_windows_max)
@@ -264,11 +282,41 @@ def evaluate(model: Tiny, corpus: Corpus, shape: Shape) -> dict:
     return {"mixture": mixture, "sources": by_source, "position_eighths": buckets}
 
 
+def repeat_penalty(losses: torch.Tensor, counterpart: torch.Tensor) -> torch.Tensor:
+    """Asks each recurrence to be half as likely as the one before it (DITTO, Xu et al. 2022).
+
+    A small model under greedy decoding otherwise loops: each repeat makes the next more likely.
+    """
+    recurs = counterpart >= 0
+    likely = (-losses).exp()
+    before = likely.detach().gather(1, counterpart.clamp(min=0))
+    distance = (likely - 0.5 * before).abs().clamp(max=1 - 1e-6)
+    return -(1 - distance).log()[recurs].mean()
+
+
+def train_step(
+    step_losses: Callable, corpus: Corpus, rope: tuple[torch.Tensor, torch.Tensor],
+    arguments: argparse.Namespace,
+) -> torch.Tensor:  # fmt: skip
+    """Backpropagates one batch; returns the plain loss of its ordinary windows."""
+    tokens, targets = corpus.windows(arguments.batch - arguments.repeats)
+    if arguments.repeats:
+        loops, loop_targets, counterpart = corpus.repeat_windows(arguments.repeats)
+        tokens, targets = torch.cat((tokens, loops)), torch.cat((targets, loop_targets))
+    with autocast(corpus.device):
+        losses = step_losses(tokens, targets, *rope).view(arguments.batch, -1)
+    plain = losses[: arguments.batch - arguments.repeats].mean()
+    penalty = 0.0
+    if arguments.repeats:
+        penalty = repeat_penalty(losses[arguments.batch - arguments.repeats :], counterpart)
+    (plain + penalty).backward()
+    return plain
+
+
 def train(model: Tiny, corpus: Corpus, shape: Shape, arguments: argparse.Namespace) -> dict:
     optimizer = optimizer_for(model, arguments)
-    cos, sin = rope_tables(shape, corpus.length, corpus.device)
+    rope = rope_tables(shape, corpus.length, corpus.device)
     step_losses = model.losses if arguments.no_compile else torch.compile(model.losses)
-    best, best_loss = None, math.inf
     curve, recent, step, evaluations = [], [], 0, 0
     begin = training_begin = time.monotonic()
     while True:
@@ -277,19 +325,13 @@ def train(model: Tiny, corpus: Corpus, shape: Shape, arguments: argparse.Namespa
         if progress * arguments.evaluations >= evaluations or progress >= 1:
             evaluations += 1
             heldout = evaluate(model, corpus, shape)
-            if heldout["mixture"] < best_loss:
-                best_loss = heldout["mixture"]
-                best = {k: v.detach().clone() for k, v in model.state_dict().items()}
             curve.append(curve_point(step, seconds, recent, heldout, arguments))
             recent = []
         if progress >= 1:
             break
         for group in optimizer.param_groups:
             group["lr"] = learning_rate(arguments.lr, step, progress)
-        tokens, targets = corpus.windows(arguments.batch)
-        with autocast(corpus.device):
-            loss = step_losses(tokens, targets, cos, sin).mean()
-        loss.backward()
+        loss = train_step(step_losses, corpus, rope, arguments)
         nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
@@ -299,7 +341,6 @@ def train(model: Tiny, corpus: Corpus, shape: Shape, arguments: argparse.Namespa
         if step == 3:
             training_begin = time.monotonic()  # compilation is over
             print(f"compiled in {training_begin - begin:.0f} s", flush=True)
-    model.load_state_dict(best)
     tokens_seen = step * arguments.batch * arguments.length
     return {"curve": curve, "steps": step, "tokens": tokens_seen, "seconds": seconds,
             "compile_seconds": training_begin - begin}  # fmt: skip
@@ -346,6 +387,7 @@ def export(model: Tiny, shape: Shape, corpus_folder: Path, out: Path) -> None:
     end_of_text, end_of_turn = map(tokenizer.token_to_id, ("<|endoftext|>", "<|im_end|>"))
     weights = {k: v.to(torch.bfloat16).cpu().contiguous() for k, v in model.state_dict().items()}
     save_file(weights, out / "model.safetensors", {"format": "pt"})
+    (out / "model.safetensors").chmod(0o644)  # save_file leaves it to its owner alone
     write_json(out / "config.json", config_json(shape, end_of_text))
     write_json(
         out / "generation_config.json",
@@ -360,7 +402,7 @@ def export(model: Tiny, shape: Shape, corpus_folder: Path, out: Path) -> None:
          "additional_special_tokens": ["<|im_start|>", "<|im_end|>"],
          "chat_template": CHAT_TEMPLATE},
     )  # fmt: skip
-    for name in ("tokenizer.json", "heldout.txt"):
+    for name in ("tokenizer.json", "heldout.txt", "corpus.json"):
         shutil.copyfile(corpus_folder / name, out / name)
 
 
@@ -390,9 +432,17 @@ def check_against_transformers(model: Tiny, corpus: Corpus, shape: Shape, out: P
     return difference
 
 
-def loss_svg(curve: list[dict]) -> str:
+def joined_curve(runs: list[dict]) -> list[dict]:
+    points, tokens = [], 0
+    for run in runs:
+        measured = [point for point in run["curve"] if point["train"] is not None]
+        points += [point | {"tokens": tokens + point["tokens"]} for point in measured]
+        tokens += run["tokens"]
+    return points
+
+
+def loss_svg(points: list[dict]) -> str:
     """Training and held-out loss over tokens, drawn by hand: no plotting library needed."""
-    points = [p for p in curve if p["train"] is not None]
     right = points[-1]["tokens"]
     values = [p[key] for p in points for key in ("train", "heldout")]
     low, high = math.floor(min(values) * 2) / 2, math.ceil(max(values) * 2) / 2
@@ -421,6 +471,15 @@ def loss_svg(curve: list[dict]) -> str:
     ])  # fmt: skip
 
 
+def about(model: Tiny, arguments: argparse.Namespace) -> dict:
+    return {
+        "parameters": sum(p.numel() for p in model.parameters()),
+        "gpu": torch.cuda.get_device_name() if arguments.device == "cuda" else "none",
+        "torch": torch.__version__,
+        "arguments": {k: str(v) if isinstance(v, Path) else v for k, v in vars(arguments).items()},
+    }
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--corpus", type=Path, default=Path(".carry/corpus"))
@@ -432,6 +491,8 @@ def main() -> None:
     parser.add_argument("--lr", type=float, default=3e-3)
     parser.add_argument("--weight-decay", type=float, default=0.1)
     parser.add_argument("--dropout", type=float, default=0.1)
+    parser.add_argument("--repeats", type=int, default=0, help="looping windows a step")
+    parser.add_argument("--init", type=Path, help="folder of an earlier run to go on from")
     parser.add_argument("--evaluations", type=int, default=24)
     parser.add_argument("--heldout-windows", type=int, default=1000, help="a source, at most")
     parser.add_argument("--seed", type=int, default=1)
@@ -444,21 +505,21 @@ def main() -> None:
     shape = Shape()
     corpus = Corpus(arguments)
     model = Tiny(shape, arguments.dropout).to(arguments.device)
+    earlier = []
+    if arguments.init:
+        model.load_state_dict(load_file(arguments.init / "model.safetensors"))
+        earlier = json.loads((arguments.init / "training.json").read_text())["runs"]
     result = train(model, corpus, shape, arguments)
     load_shipped_weights(model)
     result["shipped_heldout"] = evaluate(model, corpus, shape)
     export(model, shape, arguments.corpus, arguments.out)
-    (arguments.out / "loss.svg").write_text(loss_svg(result["curve"]))
-    result["parameters"] = sum(p.numel() for p in model.parameters())
-    result["gpu"] = torch.cuda.get_device_name() if arguments.device == "cuda" else "none"
-    result["torch"] = torch.__version__
-    result["arguments"] = {k: str(v) if isinstance(v, Path) else v
-                           for k, v in vars(arguments).items()}  # fmt: skip
-    write_json(arguments.out / "training.json", result)
+    result |= about(model, arguments)
     result["largest_logit_difference"] = check_against_transformers(
         model, corpus, shape, arguments.out
     )
-    write_json(arguments.out / "training.json", result)
+    runs = earlier + [result]
+    (arguments.out / "loss.svg").write_text(loss_svg(joined_curve(runs)))
+    write_json(arguments.out / "training.json", {"runs": runs})
     print(json.dumps(result["shipped_heldout"]), flush=True)
 
 
