@@ -14,12 +14,14 @@ use ndarray::{Array2, s};
 use safetensors::{Dtype, SafeTensors};
 use std::path::{Path, PathBuf};
 
-/// Relative to the largest magnitude of each row. Both sides are f32 and sum in different orders.
-const TOLERANCE: f32 = 2e-5;
+/// Relative to the largest magnitude of each row. Both sides are f32 and sum in different orders:
+/// 2e-6 was seen.
+const TOLERANCE: f32 = 1e-5;
 
 /// Up to position 1,200, transformers' angles (f32 products of position and frequency) are off by
-/// up to 6e-8 * 1,200 = 7e-5 in radians, which peaky attention and the layers after carry on.
-const FAR_TOLERANCE: f32 = 5e-4;
+/// up to 6e-8 * 1,200 = 7e-5 in radians, which peaky attention and the layers after carry on:
+/// 2e-5 was seen.
+const FAR_TOLERANCE: f32 = 1e-4;
 
 fn data(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../data").join(path)
@@ -69,7 +71,7 @@ impl Golden {
     }
 }
 
-/// Rows of every intermediate, and of the final norm, at `positions`.
+/// Rows of every intermediate at `positions`.
 fn rows_at(weights: &dyn Weights, tokens: &[u32], positions: &[usize]) -> Intermediates {
     let stop = Stop { layers: weights.config().layers, after: Phase::LmHead };
     let whole = Reference::new(weights, KvFormat::F32).trace(tokens, stop).unwrap();
@@ -146,5 +148,5 @@ fn odd_with_another_theta() {
     println!("largest difference {difference:.1e}");
     assert!(difference < FAR_TOLERANCE, "{difference:e}");
     let wrong = common::relative_difference(&wanted, &last_logits(&checkpoint));
-    assert!(wrong > 20.0 * FAR_TOLERANCE, "theta does not show: {wrong:e}");
+    assert!(wrong > 100.0 * FAR_TOLERANCE, "theta does not show: {wrong:e}");
 }
