@@ -253,6 +253,10 @@ fn damaged_weights_are_an_error_and_not_a_token() {
     for (tensor, value) in [
         (Tensor::Layer(1, LayerTensor::DownProj), f32::NAN),
         (Tensor::Layer(0, LayerTensor::VProj), f32::INFINITY),
+        (Tensor::Layer(0, LayerTensor::KProj), f32::NAN),
+        (Tensor::Layer(1, LayerTensor::QProj), f32::INFINITY),
+        (Tensor::Layer(2, LayerTensor::KNorm), f32::NAN),
+        (Tensor::Layer(2, LayerTensor::GateProj), f32::NAN),
     ] {
         let mut weights = random(&config(), 23);
         weights.set(tensor, 0, 0, value);

@@ -1,46 +1,55 @@
 //! Attention of one KV head's query heads over its cache.
 
-use super::simd::{Kernel, LANES, exp_nonpositive, fma, narrow, widen};
+use super::simd::{
+    Kernel, LANES, Registers, Sums, Words, add_pairs, exp_nonpositive, load, narrow, store,
+};
 
-/// The bf16 keys and values of one KV head in one layer.
+/// The bf16 keys and values of one KV head in one layer, two to a word.
 ///
-/// Keys lie in blocks of 16 positions, transposed, so that 16 scores are summed at once without
-/// a sum across lanes. Values lie in columns of 16 dimensions, position after position, so that
-/// a column's sum reads memory in order.
+/// Keys lie in blocks of 16 positions, a lane a position, a word two dimensions, so that 16
+/// scores are summed at once without a sum across lanes. Values lie in columns of 16 dimensions,
+/// a lane a dimension, a word two positions, so that a column's sum reads memory in order.
 #[derive(Clone, Debug)]
 pub(crate) struct HeadCache {
     head_dim: usize,
-    /// Positions that there is room for, rounded up to whole blocks.
-    room: usize,
-    keys: Vec<u16>,
-    values: Vec<u16>,
+    /// `[block of 16 positions][pair of dimensions]`
+    keys: Vec<Words>,
+    /// `[column of 16 dimensions][pair of positions]`
+    values: Vec<Words>,
+    /// Pairs of positions in a column.
+    pairs: usize,
 }
 
 impl HeadCache {
-    /// Room for `context` positions.
+    /// Room for `context` positions. `head_dim` is even.
     pub(crate) fn new(context: usize, head_dim: usize) -> HeadCache {
-        let room = context.next_multiple_of(LANES);
+        let pairs = context.div_ceil(2);
         HeadCache {
             head_dim,
-            room,
-            keys: vec![0; room * head_dim],
-            values: vec![0; room * head_dim.next_multiple_of(LANES)],
+            keys: vec![[0; LANES]; context.div_ceil(LANES) * (head_dim / 2)],
+            values: vec![[0; LANES]; head_dim.div_ceil(LANES) * pairs],
+            pairs,
         }
     }
 
     /// Stores one position's key and value, rounded to bf16.
     pub(crate) fn store(&mut self, position: usize, key: &[f32], value: &[f32]) {
-        let block = position / LANES * LANES * self.head_dim;
+        let block = position / LANES * (self.head_dim / 2);
         for (dim, &element) in key.iter().enumerate() {
-            self.keys[block + dim * LANES + position % LANES] = narrow(element);
+            let word = &mut self.keys[block + dim / 2][position % LANES];
+            set_half(word, dim % 2, narrow(element));
         }
-        for (column, elements) in value.chunks(LANES).enumerate() {
-            let row = (column * self.room + position) * LANES;
-            for (stored, &element) in self.values[row..].iter_mut().zip(elements) {
-                *stored = narrow(element);
-            }
+        for (dim, &element) in value.iter().enumerate() {
+            let word = &mut self.values[dim / LANES * self.pairs + position / 2][dim % LANES];
+            set_half(word, position % 2, narrow(element));
         }
     }
+}
+
+/// Sets the low (0) or high (1) half of a word.
+fn set_half(word: &mut u32, half: usize, bits: u16) {
+    let shift = 16 * half as u32;
+    *word = (*word & !(0xffff << shift)) | (u32::from(bits) << shift);
 }
 
 /// `out = softmax(q . K) V` for every query head of a KV head.
@@ -58,77 +67,100 @@ pub(crate) struct Attend<'a> {
 
 impl Kernel for Attend<'_> {
     #[inline(always)]
-    fn run<const FMA: bool, const WIDE: bool>(self) {
+    fn run<S: Registers, const R: usize>(self, simd: S) {
         let head_dim = self.cache.head_dim;
         let heads = self.q.chunks_exact(head_dim).zip(self.out.chunks_exact_mut(head_dim));
         for (q, out) in heads {
-            score::<FMA>(self.cache, self.positions, q, self.scores);
-            let weights = &mut self.scores[..self.positions];
-            let total = softmax_unscaled::<FMA>(weights);
-            mix::<FMA>(self.cache, weights, 1.0 / total, out);
+            let (scores, _) = self.scores.as_chunks_mut::<LANES>();
+            let scores = &mut scores[..self.positions.div_ceil(LANES)];
+            score::<S, R>(simd, self.cache, q, scores);
+            let total = softmax_unscaled::<S, R>(simd, self.positions, scores);
+            mix::<S, R>(simd, self.cache, scores.as_flattened(), 1.0 / total, out);
         }
     }
 }
 
 /// `scores[p] = q . K[p]`, 16 positions at a time.
 #[inline(always)]
-fn score<const FMA: bool>(cache: &HeadCache, positions: usize, q: &[f32], scores: &mut [f32]) {
-    let blocks = cache.keys.chunks_exact(LANES * cache.head_dim);
-    let (out, _) = scores.as_chunks_mut::<LANES>();
-    for (block, out) in blocks.zip(out).take(positions.div_ceil(LANES)) {
-        let (rows, _) = block.as_chunks::<LANES>();
-        // Four sums, so that a sum need not wait for the one before it.
-        let mut sums = [[0.0f32; LANES]; 4];
-        for (rows, q) in rows.chunks(4).zip(q.chunks(4)) {
-            for ((sum, row), &q) in sums.iter_mut().zip(rows).zip(q) {
-                for lane in 0..LANES {
-                    sum[lane] = fma::<FMA>(widen(row[lane]), q, sum[lane]);
-                }
-            }
-        }
-        for lane in 0..LANES {
-            out[lane] = (sums[0][lane] + sums[1][lane]) + (sums[2][lane] + sums[3][lane]);
-        }
+fn score<S: Registers, const R: usize>(
+    simd: S,
+    cache: &HeadCache,
+    q: &[f32],
+    scores: &mut [[f32; LANES]],
+) {
+    for (block, out) in cache.keys.chunks_exact(cache.head_dim / 2).zip(scores) {
+        let sums = dot::<S, R>(simd, block, q);
+        store::<S, R>(out, sums);
     }
 }
 
-/// Turns scores into e^(score - largest); gives their sum.
+/// The sum of `words[i]`'s low half times `factors[2 i]` and high half times `factors[2 i + 1]`.
+/// Four partial sums, so that one addition need not wait for the one before it.
 #[inline(always)]
-fn softmax_unscaled<const FMA: bool>(scores: &mut [f32]) -> f32 {
-    let largest = scores.iter().fold(f32::NEG_INFINITY, |largest, &score| largest.max(score));
-    let (chunks, rest) = scores.as_chunks_mut::<LANES>();
-    let mut sums = [0.0f32; LANES];
-    for chunk in chunks {
-        for lane in 0..LANES {
-            chunk[lane] = exp_nonpositive::<FMA>(chunk[lane] - largest);
-            sums[lane] += chunk[lane];
+fn dot<S: Registers, const R: usize>(simd: S, words: &[Words], factors: &[f32]) -> Sums<S, R> {
+    let mut parts: [Sums<S, R>; 4] = [[simd.splat_f32s(0.0); R]; 4];
+    let (fours, rest) = words.as_chunks::<4>();
+    let (eights, factors_rest) = factors.as_chunks::<8>();
+    for (words, factors) in fours.iter().zip(eights) {
+        for part in 0..4 {
+            let even = [simd.splat_f32s(factors[2 * part]); R];
+            let odd = [simd.splat_f32s(factors[2 * part + 1]); R];
+            add_pairs(simd, &mut parts[part], &words[part], even, odd);
         }
     }
-    let mut total: f32 = sums.iter().sum();
-    for score in rest {
-        *score = exp_nonpositive::<FMA>(*score - largest);
-        total += *score;
+    for (words, factors) in rest.iter().zip(factors_rest.chunks_exact(2)) {
+        let (even, odd) = ([simd.splat_f32s(factors[0]); R], [simd.splat_f32s(factors[1]); R]);
+        add_pairs(simd, &mut parts[0], words, even, odd);
     }
-    total
+    std::array::from_fn(|at| {
+        let low = simd.add_f32s(parts[0][at], parts[1][at]);
+        simd.add_f32s(low, simd.add_f32s(parts[2][at], parts[3][at]))
+    })
 }
 
-/// `out = scale * sum of weights[p] * V[p]`
+/// Turns the first `positions` scores into e^(score - largest) and the rest of the last block
+/// into 0; gives their sum.
 #[inline(always)]
-fn mix<const FMA: bool>(cache: &HeadCache, weights: &[f32], scale: f32, out: &mut [f32]) {
-    let columns = cache.values.chunks_exact(cache.room * LANES);
-    for (values, out) in columns.zip(out.chunks_mut(LANES)) {
-        // Four sums of every fourth position, for the same reason as in `score`.
-        let mut sums = [[0.0f32; LANES]; 4];
-        let (rows, _) = values.as_chunks::<LANES>();
-        for (rows, weights) in rows.chunks(4).zip(weights.chunks(4)) {
-            for ((sum, row), &weight) in sums.iter_mut().zip(rows).zip(weights) {
-                for lane in 0..LANES {
-                    sum[lane] = fma::<FMA>(weight, widen(row[lane]), sum[lane]);
-                }
-            }
-        }
-        for (lane, out) in out.iter_mut().enumerate() {
-            *out = ((sums[0][lane] + sums[1][lane]) + (sums[2][lane] + sums[3][lane])) * scale;
+fn softmax_unscaled<S: Registers, const R: usize>(
+    simd: S,
+    positions: usize,
+    scores: &mut [[f32; LANES]],
+) -> f32 {
+    let flat = scores.as_flattened_mut();
+    flat[positions..].fill(f32::MIN);
+    let largest = flat.iter().fold(f32::NEG_INFINITY, |largest, &score| largest.max(score));
+    let shift = simd.splat_f32s(largest);
+    let mut sums: Sums<S, R> = [simd.splat_f32s(0.0); R];
+    for block in &mut *scores {
+        let values = load::<S, R>(block);
+        let weights = values.map(|x| exp_nonpositive(simd, simd.sub_f32s(x, shift)));
+        store::<S, R>(block, weights);
+        // x - x is 0, or NaN where x is none: a maximum hides what is no number, a sum must not.
+        let checked = values.map(|x| simd.sub_f32s(x, x));
+        let terms: Sums<S, R> = std::array::from_fn(|at| simd.add_f32s(weights[at], checked[at]));
+        sums = std::array::from_fn(|at| simd.add_f32s(sums[at], terms[at]));
+    }
+    scores.as_flattened_mut()[positions..].fill(0.0);
+    let mut lanes = [0.0; LANES];
+    store::<S, R>(&mut lanes, sums);
+    lanes.iter().sum()
+}
+
+/// `out = scale * sum of weights[p] * V[p]`; the weights end with zeros, to an even number.
+#[inline(always)]
+fn mix<S: Registers, const R: usize>(
+    simd: S,
+    cache: &HeadCache,
+    weights: &[f32],
+    scale: f32,
+    out: &mut [f32],
+) {
+    for (column, out) in cache.values.chunks_exact(cache.pairs).zip(out.chunks_mut(LANES)) {
+        let pairs = cache.pairs.min(weights.len() / 2);
+        let mut lanes = [0.0; LANES];
+        store::<S, R>(&mut lanes, dot::<S, R>(simd, &column[..pairs], &weights[..2 * pairs]));
+        for (out, lane) in out.iter_mut().zip(lanes) {
+            *out = lane * scale;
         }
     }
 }
@@ -136,7 +168,7 @@ fn mix<const FMA: bool>(cache: &HeadCache, weights: &[f32], scale: f32, out: &mu
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cpu::simd::Simd;
+    use crate::cpu::simd::{Simd, widen};
 
     /// Attention in f64 over the rounded cache.
     fn exact(keys: &[Vec<f32>], values: &[Vec<f32>], q: &[f32]) -> Vec<f64> {

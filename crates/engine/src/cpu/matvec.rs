@@ -1,26 +1,27 @@
 //! The one streaming product: packed tiles times an activation.
 
-use super::simd::{Kernel, LANES, fma};
+use super::simd::{Kernel, LANES, Registers, Sums, add_pairs, load, store};
 use monolith_abi::pack::{FRAGMENT_BYTES_BF16, FRAGMENT_COLS, TILE_ROWS};
 
 /// Lane groups of a fragment: group `g` holds rows `g` and `g + 8`.
 const GROUPS: usize = TILE_ROWS / 2;
-const GROUP_BYTES: usize = FRAGMENT_BYTES_BF16 / GROUPS;
-/// Values of the spread activation for one fragment: 16 for even columns, 16 for odd ones.
-const SPREAD: usize = 2 * LANES;
+
+/// 16 words of two bf16: what one lane group of a fragment holds.
+type Group = [u8; 4 * LANES];
 
 /// An activation, spread out to lie as the weights of a lane group lie: 16 words a group, each
 /// an even and an odd column of one row.
 #[derive(Clone, Debug)]
 pub(crate) struct Spread {
-    values: Vec<[f32; SPREAD]>,
+    /// For each fragment, its even columns and its odd columns.
+    values: Vec<[[f32; LANES]; 2]>,
     cols: usize,
 }
 
 impl Spread {
     /// Room for an activation of up to `cols` values.
     pub(crate) fn with_capacity(cols: usize) -> Spread {
-        Spread { values: vec![[0.0; SPREAD]; cols.div_ceil(FRAGMENT_COLS)], cols: 0 }
+        Spread { values: vec![[[0.0; LANES]; 2]; cols.div_ceil(FRAGMENT_COLS)], cols: 0 }
     }
 
     /// Takes over `x`, padded with zeros to whole fragments.
@@ -29,16 +30,16 @@ impl Spread {
         for (spread, columns) in self.values.iter_mut().zip(x.chunks(FRAGMENT_COLS)) {
             let mut padded = [0.0; FRAGMENT_COLS];
             padded[..columns.len()].copy_from_slice(columns);
-            for word in 0..LANES {
+            let [even, odd] = spread;
+            for (word, (even, odd)) in even.iter_mut().zip(odd).enumerate() {
                 // Word 4 t + r of a group holds columns 2 t + 8 (r / 2) and the next one.
                 let col = 2 * (word / 4) + 8 * (word % 4 / 2);
-                spread[word] = padded[col];
-                spread[LANES + word] = padded[col + 1];
+                (*even, *odd) = (padded[col], padded[col + 1]);
             }
         }
     }
 
-    fn fragments(&self) -> &[[f32; SPREAD]] {
+    fn fragments(&self) -> &[[[f32; LANES]; 2]] {
         &self.values[..self.cols.div_ceil(FRAGMENT_COLS)]
     }
 }
@@ -55,16 +56,16 @@ pub(crate) struct MatVec<'a> {
 
 impl Kernel for MatVec<'_> {
     #[inline(always)]
-    fn run<const FMA: bool, const WIDE: bool>(self) {
+    fn run<S: Registers, const R: usize>(self, simd: S) {
         let x = self.x.fragments();
         let (fragments, _) = self.tiles.as_chunks::<FRAGMENT_BYTES_BF16>();
         for (tile, out) in fragments.chunks_exact(x.len()).zip(self.out) {
-            if WIDE {
-                pass::<FMA, 8>(tile, x, 0, out);
+            if R == 1 {
+                pass::<S, R, 8>(simd, tile, x, 0, out);
             } else {
-                // 8 groups of 16 lanes are more than 16 registers of 8 lanes: two passes.
-                pass::<FMA, 4>(tile, x, 0, out);
-                pass::<FMA, 4>(tile, x, 4, out);
+                // The sums of 8 groups are more than 16 registers of 8 lanes: two passes.
+                pass::<S, R, 4>(simd, tile, x, 0, out);
+                pass::<S, R, 4>(simd, tile, x, 4, out);
             }
         }
     }
@@ -72,35 +73,39 @@ impl Kernel for MatVec<'_> {
 
 /// Groups `first..first + N` of one tile.
 #[inline(always)]
-fn pass<const FMA: bool, const N: usize>(
+fn pass<S: Registers, const R: usize, const N: usize>(
+    simd: S,
     tile: &[[u8; FRAGMENT_BYTES_BF16]],
-    x: &[[f32; SPREAD]],
+    x: &[[[f32; LANES]; 2]],
     first: usize,
     out: &mut [f32; TILE_ROWS],
 ) {
-    let mut sums = [[0.0f32; LANES]; N];
-    for (fragment, x) in tile.iter().zip(x) {
-        let (groups, _) = fragment.as_chunks::<GROUP_BYTES>();
-        let (even, odd) = x.split_at(LANES);
-        for (sum, group) in sums.iter_mut().zip(&groups[first..first + N]) {
-            let (words, _) = group.as_chunks::<4>();
-            for lane in 0..LANES {
-                let word = u32::from_le_bytes(words[lane]);
-                let low = f32::from_bits(word << 16);
-                let high = f32::from_bits(word & 0xffff_0000);
-                sum[lane] = fma::<FMA>(high, odd[lane], fma::<FMA>(low, even[lane], sum[lane]));
-            }
+    let mut sums: [Sums<S, R>; N] = [[simd.splat_f32s(0.0); R]; N];
+    for (fragment, [even, odd]) in tile.iter().zip(x) {
+        let (groups, _) = fragment.as_chunks::<{ size_of::<Group>() }>();
+        let (even, odd) = (load::<S, R>(even), load::<S, R>(odd));
+        for (sums, group) in sums.iter_mut().zip(&groups[first..first + N]) {
+            add_pairs(simd, sums, &words(group), even, odd);
         }
     }
-    for (group, sum) in sums.iter().enumerate() {
+    for (group, sums) in sums.into_iter().enumerate() {
+        let mut lanes = [0.0; LANES];
+        store::<S, R>(&mut lanes, sums);
         let (mut top, mut bottom) = (0.0, 0.0);
-        for words in sum.as_chunks::<4>().0 {
+        for words in lanes.as_chunks::<4>().0 {
             top += words[0] + words[2];
             bottom += words[1] + words[3];
         }
         out[first + group] = top;
         out[first + group + GROUPS] = bottom;
     }
+}
+
+/// The words of a group; on a little-endian machine a plain load.
+#[inline(always)]
+fn words(group: &Group) -> [u32; LANES] {
+    let (words, _) = group.as_chunks::<4>();
+    std::array::from_fn(|at| u32::from_le_bytes(words[at]))
 }
 
 #[cfg(test)]

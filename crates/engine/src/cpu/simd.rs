@@ -1,8 +1,11 @@
-//! SIMD by run-time detection. The arithmetic is written once, on arrays of 16 lanes; it is
-//! compiled for each level, and the level is chosen when the engine loads.
+//! SIMD by run-time detection, through `pulp`. The arithmetic is written once, on 16 lanes; a
+//! level holds them in 1, 2, 4 or 16 registers, and is chosen when the engine loads.
 //!
 //! Every level with fused multiply-add gives the same bits: lanes, order and rounding do not
 //! depend on the width of the registers. The scalar level rounds twice where those round once.
+
+pub(crate) use pulp::Simd as Registers;
+use pulp::{Scalar, WithSimd};
 
 /// A set of instructions.
 #[derive(Clone, Copy, Debug)]
@@ -28,9 +31,26 @@ impl PartialEq for Simd {
 
 /// A piece of arithmetic to be compiled for every level.
 pub(crate) trait Kernel {
-    /// Does the work. `FMA`: multiply-add is one instruction. `WIDE`: there are 32 registers of
-    /// 16 lanes. Implementations are `#[inline(always)]`, to be compiled inside each level.
-    fn run<const FMA: bool, const WIDE: bool>(self);
+    /// Does the work, its 16 lanes in `R` registers. Implementations are `#[inline(always)]`, to
+    /// be compiled inside each level.
+    fn run<S: Registers, const R: usize>(self, simd: S);
+}
+
+/// Calls a kernel with the number of registers that a level needs.
+struct Fitted<K>(K);
+
+impl<K: Kernel> WithSimd for Fitted<K> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Registers>(self, simd: S) {
+        match S::F32_LANES {
+            16 => self.0.run::<S, 1>(simd),
+            8 => self.0.run::<S, 2>(simd),
+            4 => self.0.run::<S, 4>(simd),
+            _ => self.0.run::<S, 16>(simd),
+        }
+    }
 }
 
 impl Simd {
@@ -70,33 +90,58 @@ impl Simd {
     #[inline]
     pub(crate) fn run(self, kernel: impl Kernel) {
         match self {
-            Simd::Scalar => kernel.run::<false, false>(),
+            Simd::Scalar => Registers::vectorize(Scalar::new(), Fitted(kernel)),
             #[cfg(target_arch = "x86_64")]
-            Simd::Avx2(level) => level.vectorize(
-                #[inline(always)]
-                || kernel.run::<true, false>(),
-            ),
+            Simd::Avx2(level) => Registers::vectorize(level, Fitted(kernel)),
             #[cfg(target_arch = "x86_64")]
-            Simd::Avx512(level) => level.vectorize(
-                #[inline(always)]
-                || kernel.run::<true, true>(),
-            ),
+            Simd::Avx512(level) => Registers::vectorize(level, Fitted(kernel)),
             #[cfg(target_arch = "aarch64")]
-            Simd::Neon(level) => level.vectorize(
-                #[inline(always)]
-                || kernel.run::<true, false>(),
-            ),
+            Simd::Neon(level) => Registers::vectorize(level, Fitted(kernel)),
         }
     }
 }
 
-/// Lanes of the arrays that the arithmetic is written on.
+/// Lanes that the arithmetic is written on.
 pub(crate) const LANES: usize = 16;
 
-/// `a * b + c`, rounded once where the level can.
+/// 16 words.
+pub(crate) type Words = [u32; LANES];
+
+/// Sums of 16 lanes, in registers.
+pub(crate) type Sums<S, const R: usize> = [<S as Registers>::f32s; R];
+
+/// Adds `low half * even + high half * odd` of 16 words of two bf16 each to 16 sums.
 #[inline(always)]
-pub(crate) fn fma<const FMA: bool>(a: f32, b: f32, c: f32) -> f32 {
-    if FMA { a.mul_add(b, c) } else { a * b + c }
+pub(crate) fn add_pairs<S: Registers, const R: usize>(
+    simd: S,
+    sums: &mut Sums<S, R>,
+    words: &Words,
+    even: [S::f32s; R],
+    odd: [S::f32s; R],
+) {
+    let shift = simd.splat_u32s(16);
+    let mask = simd.splat_u32s(0xffff_0000);
+    let (words, _) = S::as_simd_u32s(words);
+    for at in 0..R {
+        let low = simd.transmute_f32s_u32s(simd.wrapping_dyn_shl_u32s(words[at], shift));
+        let high = simd.transmute_f32s_u32s(simd.and_u32s(words[at], mask));
+        let sum = simd.mul_add_e_f32s(low, even[at], sums[at]);
+        sums[at] = simd.mul_add_e_f32s(high, odd[at], sum);
+    }
+}
+
+/// 16 values into registers.
+#[inline(always)]
+pub(crate) fn load<S: Registers, const R: usize>(values: &[f32; LANES]) -> [S::f32s; R] {
+    let (registers, _) = S::as_simd_f32s(values);
+    std::array::from_fn(|at| registers[at])
+}
+
+/// Registers into 16 values.
+#[inline(always)]
+pub(crate) fn store<S: Registers, const R: usize>(values: &mut [f32; LANES], from: Sums<S, R>) {
+    let (registers, _) = S::as_mut_simd_f32s(values);
+    registers.copy_from_slice(&from);
 }
 
 /// The f32 of a bf16's bits (exact).
@@ -128,24 +173,42 @@ pub(crate) fn sum_of_squares(values: &[f32]) -> f32 {
     rest.iter().map(|value| value * value).sum::<f32>() + lanes.iter().sum::<f32>()
 }
 
-/// e^x for x <= 0, within 3e-7 of the value; 0 below -87. Its own polynomial, since the system's
-/// library is neither the same on every machine nor vectorized.
+/// Constants of e^x = 2^n e^r: the polynomial of e^r from its highest power on, and ln 2 in two
+/// parts, so that x - n ln 2 keeps its low bits.
+const EXP_POLYNOMIAL: [f32; 7] = [1.0 / 720.0, 1.0 / 120.0, 1.0 / 24.0, 1.0 / 6.0, 0.5, 1.0, 1.0];
+const LN_2_HIGH: f32 = 0.693_359_4;
+const LN_2_LOW: f32 = -2.121_944_4e-4;
+/// Adding 1.5 * 2^23 rounds to a whole number, which is then in the low bits of the sum.
+const ROUND: f32 = 12_582_912.0;
+/// Below this e^x is taken as e^-87, 1.6e-38: next to nothing, and still a normal number.
+const EXP_MIN: f32 = -87.0;
+
+/// e^x for x <= 0, within 3e-7 of the value down to -87. A polynomial of our own, since the
+/// system's library is neither the same on every machine nor vectorized.
 #[inline(always)]
-pub(crate) fn exp_nonpositive<const FMA: bool>(x: f32) -> f32 {
-    let x = x.max(-87.0);
-    // Adding 1.5 * 2^23 rounds to a whole number in the low bits of the sum.
-    const ROUND: f32 = 12_582_912.0;
-    let shifted = fma::<FMA>(x, std::f32::consts::LOG2_E, ROUND);
-    let whole = shifted - ROUND;
-    // ln 2 in two parts, so that x - whole * ln 2 keeps its low bits.
-    let rest = fma::<FMA>(whole, -0.693_359_4, x);
-    let rest = fma::<FMA>(whole, 2.121_944_4e-4, rest);
-    let mut poly = 1.0 / 720.0;
-    for factor in [1.0 / 120.0, 1.0 / 24.0, 1.0 / 6.0, 0.5, 1.0, 1.0] {
-        poly = fma::<FMA>(poly, rest, factor);
+pub(crate) fn exp_nonpositive<S: Registers>(simd: S, x: S::f32s) -> S::f32s {
+    let splat = |value| simd.splat_f32s(value);
+    let x = simd.max_f32s(x, splat(EXP_MIN));
+    let shifted = simd.mul_add_e_f32s(x, splat(std::f32::consts::LOG2_E), splat(ROUND));
+    let whole = simd.sub_f32s(shifted, splat(ROUND));
+    let rest = simd.mul_add_e_f32s(whole, splat(-LN_2_HIGH), x);
+    let rest = simd.mul_add_e_f32s(whole, splat(-LN_2_LOW), rest);
+    let mut value = splat(EXP_POLYNOMIAL[0]);
+    for factor in &EXP_POLYNOMIAL[1..] {
+        value = simd.mul_add_e_f32s(value, rest, splat(*factor));
     }
-    let scale = f32::from_bits(((whole as i32 + 127) as u32) << 23);
-    if x <= -87.0 { 0.0 } else { poly * scale }
+    // n in the exponent's place, plus the exponent of 1.
+    let bits = simd.transmute_u32s_f32s(shifted);
+    let exponent = simd.wrapping_dyn_shl_u32s(bits, simd.splat_u32s(23));
+    let scale = simd.add_u32s(exponent, simd.splat_u32s(1.0f32.to_bits()));
+    simd.mul_f32s(value, simd.transmute_f32s_u32s(scale))
+}
+
+/// x / (1 + e^-x)
+pub(crate) fn silu(x: f32) -> f32 {
+    // e^-|x| never overflows, and both forms are the sigmoid.
+    let e = exp_nonpositive(Scalar::new(), -x.abs());
+    if x >= 0.0 { x / (1.0 + e) } else { x * e / (1.0 + e) }
 }
 
 #[cfg(test)]
@@ -162,20 +225,48 @@ mod tests {
         assert_eq!(names.len(), levels.len());
     }
 
-    #[test]
-    fn exp_is_close_everywhere() {
-        let mut x = 0.0f32;
-        while x > -86.9 {
-            for value in [exp_nonpositive::<true>(x), exp_nonpositive::<false>(x)] {
-                let exact = f64::from(x).exp();
-                let error = (f64::from(value) - exact).abs() / exact;
-                assert!(error < 3e-7, "exp({x}) = {value}, off by {error}");
-            }
-            x -= 0.003_7;
+    struct Exp<'a>(&'a mut [f32; LANES]);
+
+    impl Kernel for Exp<'_> {
+        #[inline(always)]
+        fn run<S: Registers, const R: usize>(self, simd: S) {
+            let x = load::<S, R>(self.0);
+            store::<S, R>(self.0, x.map(|x| exp_nonpositive(simd, x)));
         }
-        assert_eq!(exp_nonpositive::<true>(0.0), 1.0);
-        assert_eq!(exp_nonpositive::<true>(f32::NEG_INFINITY), 0.0);
-        assert_eq!(exp_nonpositive::<true>(-1000.0), 0.0);
+    }
+
+    #[test]
+    fn exp_is_close_everywhere_at_every_level() {
+        for level in Simd::available() {
+            for start in 0..1450 {
+                let x: [f32; LANES] =
+                    std::array::from_fn(|at| -0.06 * start as f32 - 0.0037 * at as f32);
+                let mut values = x;
+                level.run(Exp(&mut values));
+                for (x, value) in x.into_iter().zip(values).filter(|(x, _)| *x > EXP_MIN) {
+                    let exact = f64::from(x).exp();
+                    let error = (f64::from(value) - exact).abs() / exact;
+                    assert!(error < 3e-7, "{}: exp({x}) = {value}, off by {error}", level.name());
+                }
+            }
+            let mut ends =
+                [0.0, -1000.0, f32::MIN, f32::NEG_INFINITY].repeat(4).try_into().unwrap();
+            level.run(Exp(&mut ends));
+            assert_eq!(ends[0], 1.0);
+            assert!(ends[1..4].iter().all(|&value| value < 2e-38), "{ends:?}");
+        }
+    }
+
+    #[test]
+    fn silu_is_close_everywhere() {
+        for at in -20_000..20_000 {
+            let x = at as f32 * 0.01;
+            let exact = f64::from(x) / (1.0 + (-f64::from(x)).exp());
+            let error = (f64::from(silu(x)) - exact).abs();
+            assert!(error <= 1e-6 * exact.abs() + 1e-30, "silu({x}) is off by {error}");
+        }
+        assert_eq!(silu(f32::MAX), f32::MAX);
+        assert!(silu(f32::MIN).abs() < 10.0);
     }
 
     #[test]

@@ -6,7 +6,7 @@
 use super::attention::{Attend, HeadCache};
 use super::matvec::{MatVec, Spread};
 use super::rope::RopeTable;
-use super::simd::{LANES, sum_of_squares};
+use super::simd::{LANES, silu, sum_of_squares};
 use super::team::{Planted, Shared};
 use monolith_abi::dump::{NO_BLOCK, NO_LAYER, Record};
 use monolith_abi::{EventKind, Phase, pack::TILE_ROWS};
@@ -377,10 +377,4 @@ fn norm_and_rotate(head: &mut [f32], weight: &[f32], eps: f32, rope: &RopeTable,
         *value *= scale * weight;
     }
     rope.rotate(head, position);
-}
-
-fn silu(x: f32) -> f32 {
-    // e^-|x| never overflows, and both forms are the sigmoid.
-    let e = super::simd::exp_nonpositive::<false>(-x.abs());
-    if x >= 0.0 { x / (1.0 + e) } else { x * e / (1.0 + e) }
 }
