@@ -68,7 +68,7 @@ def load(folder: Path, **overrides) -> Qwen3ForCausalLM:
 
 
 def capture(model: Qwen3ForCausalLM, seen: dict[str, torch.Tensor]) -> None:
-    """Hooks that fill `seen`; a layer's residual streams are read where the next norm reads them."""
+    """Hooks that fill `seen`; residual streams are read where the next norm reads them."""
 
     def output(name: str):
         return lambda module, inputs, result: seen.__setitem__(name, result[0])

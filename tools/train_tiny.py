@@ -270,8 +270,9 @@ def evaluate(model: Tiny, corpus: Corpus, shape: Shape) -> dict:
         tokens, targets = corpus.heldout_windows(source)
         parts = []
         for start in range(0, len(tokens), 16):
+            rows = slice(start, start + 16)
             with autocast(corpus.device):
-                loss = model.losses(tokens[start : start + 16], targets[start : start + 16], cos, sin)
+                loss = model.losses(tokens[rows], targets[rows], cos, sin)
             parts.append(loss.view(-1, corpus.length))
         losses = torch.cat(parts)
         by_source[source["name"]] = losses.mean().item()
