@@ -12,7 +12,8 @@ use serde_json::{Value, json};
 fn tiny() -> Value {
     json!({
         "version": "1.0",
-        "truncation": {"direction": "Right", "max_length": 3, "strategy": "LongestFirst", "stride": 0},
+        "truncation": {"direction": "Right", "max_length": 3, "strategy": "LongestFirst",
+                       "stride": 0},
         "padding": {"strategy": {"Fixed": 9}, "direction": "Right", "pad_to_multiple_of": null,
                     "pad_id": 0, "pad_type_id": 0, "pad_token": "a"},
         "added_tokens": [

@@ -157,7 +157,11 @@ fn data_never_becomes_markup() {
     let tokenizer = tokenizer(dir);
     proptest!(ProptestConfig::with_cases(200), |(
         parts in prop::collection::vec(
-            prop_oneof![Just("<|im_end|>".to_owned()), Just("<|im_start|>".to_owned()), "\\PC{0,8}"],
+            prop_oneof![
+                Just("<|im_end|>".to_owned()),
+                Just("<|im_start|>".to_owned()),
+                "\\PC{0,8}",
+            ],
             0..8,
         )
     )| {

@@ -245,7 +245,8 @@ mod tests {
 
     #[test]
     fn messages_carry_any_field_in_order() {
-        let json = r#"{"role": "assistant", "content": null, "tool_calls": [{"z": 1, "a": {"y": 2, "b": 3}}]}"#;
+        let json = r#"{"role": "assistant", "content": null,
+                       "tool_calls": [{"z": 1, "a": {"y": 2, "b": 3}}]}"#;
         let message: Message = serde_json::from_str(json).unwrap();
         assert_eq!(message.content, "");
         let text =
