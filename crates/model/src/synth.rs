@@ -11,15 +11,19 @@
 //! that hides every fault. With large layers, attention that averages makes all positions alike,
 //! and attention that picks by content turns rounding into other tokens. So:
 //!
-//! - The residual stream grows by the same factor in every layer, until the input token's own
-//!   logit is lost among the others ([`COPY_DEVIATIONS`]). A layer is then the same share of the
-//!   residual wherever it stands, and one head is larger than the usual gap between the two
-//!   largest logits.
+//! - The residual stream grows in every layer, until the input token's own logit is lost among the
+//!   others ([`COPY_DEVIATIONS`]), so that one head of the last layer is larger than the usual gap
+//!   between the two largest logits. It grows more in later layers: faults in earlier ones are
+//!   amplified on the way.
 //! - The first channels ([`POSITION_CHANNELS`]) hold a constant, read by the query and key
 //!   projections only: scores depend on the distance between two positions first, through RoPE,
-//!   and on what is there second. Which position a head reads then hardly depends on rounding,
+//!   and on what is there second. Which positions a head reads then hardly depends on rounding,
 //!   differs between positions, and has everything to do with RoPE's base.
-//! - QK-norm's weights make attention nearly pick one position ([`HEAD_GAIN`]).
+//! - QK-norm's weights are largest where RoPE turns fastest ([`FAST_GAIN`]): without that, RoPE
+//!   hardly tells neighbours apart.
+//! - Of two heads that share a kv head, the output projection of the second is the negative of the
+//!   first's: what all positions have in common cancels, and would otherwise grow until every
+//!   position gives the same token.
 //!
 //! `notes/synth.md` has what was tried and measured.
 
@@ -33,18 +37,19 @@ use half::bf16;
 /// By how many standard deviations of the logits the input token's own logit is raised: the
 /// embedding's share of the final residual, times the square root of its width. The largest of
 /// 151,936 logits is 4.3 deviations up, so a copy is an accident.
-const COPY_DEVIATIONS: f32 = 0.4;
+const COPY_DEVIATIONS: f32 = 0.6;
 /// Attention's share of the variance that a layer adds to the residual stream; the MLP has the
 /// rest.
-const ATTENTION_SHARE: f32 = 0.66;
+const ATTENTION_SHARE: f32 = 0.8;
 /// Deviation of the embedding: logits of deviation 1 at 1,024 columns.
 const EMBEDDING_DEVIATION: f32 = 1.0 / 32.0;
-/// Mean of QK-norm's weights: scores have about its square as their deviation.
-const HEAD_GAIN: f32 = 2.5;
+/// Mean of QK-norm's weights for the first eighth of a head, the elements that RoPE turns fastest:
+/// scores have a quarter of its square as their deviation.
+const FAST_GAIN: f32 = 2.8;
 /// Deviation of a norm's weights, relative to their mean.
 const GAIN_SPREAD: f32 = 0.2;
 /// Root mean square of what attention gives for values of size 1, at scores as above.
-const ATTENTION_SIZE: f32 = 0.85;
+const ATTENTION_SIZE: f32 = 0.68;
 /// Root mean square of `silu(gate) * up` for standard Gaussian gate and up.
 const MLP_SIZE: f32 = 0.6;
 
@@ -54,10 +59,12 @@ const POSITION_CHANNELS: usize = 16;
 /// Size of the position channels after a layer's first norm.
 const POSITION_NORMED: f32 = 4.0;
 /// Size of the constant part of a query or key before QK-norm, where the rest has size 1.
-const POSITION_SIZE: f32 = 8.0;
-/// By how much smaller than elsewhere what layers write to the position channels is, and what
-/// others than queries and keys read from them.
-const POSITION_SHELTER: f32 = 1.0 / 16.0;
+const POSITION_SIZE: f32 = 16.0;
+/// What layers write to the position channels, relative to what they write elsewhere: little, so
+/// that the constant stays one.
+const WRITE_SHELTER: f32 = 1.0 / 64.0;
+/// By how much less than elsewhere values and the MLP read the position channels.
+const READ_SHELTER: f32 = 1.0 / 16.0;
 
 /// The configuration of a named shape: `qwen3-0.6b`, or `tiny`, which has every dimension small.
 pub fn shape(name: &str) -> Option<Config> {
@@ -97,17 +104,18 @@ pub fn weights(config: &Config, seed: u64) -> MemoryWeights {
 struct Values {
     key: u64,
     cols: usize,
-    position_channels: usize,
     usual: Spread,
-    /// Spread of the position channels, where the tensor has any.
-    channels: Option<(Channels, Spread)>,
+    /// Part of the tensor with a spread of its own.
+    special: Option<(First, Spread)>,
+    /// Columns of a head, where every second head is the negative of the head before it.
+    mirrored: Option<usize>,
 }
 
-/// Where a tensor meets the position channels.
+/// The first rows or columns of a tensor.
 #[derive(Clone, Copy)]
-enum Channels {
-    Rows,
-    Columns,
+enum First {
+    Rows(usize),
+    Columns(usize),
 }
 
 /// Mean and deviation of values, the latter divided by that of the sum of four uniforms.
@@ -133,19 +141,27 @@ impl Values {
         let fnv = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
         let name = tensor.name().bytes().fold(0xcbf2_9ce4_8422_2325, fnv);
         let (_, cols) = tensor.shape(config);
-        let (usual, channels) = spreads(config, tensor);
-        let key = mix(name ^ mix(seed));
-        Values { key, cols, position_channels: position_channels(config), usual, channels }
+        let (usual, special) = spreads(config, tensor);
+        let mirror = matches!(tensor, Tensor::Layer(_, LayerTensor::OProj))
+            && config.group_heads().is_multiple_of(2);
+        let mirrored = mirror.then_some(config.head_dim);
+        Values { key: mix(name ^ mix(seed)), cols, usual, special, mirrored }
     }
 
     fn at(&self, row: usize, col: usize) -> bf16 {
-        self.element(row * self.cols + col, self.spread(row, col))
+        let spread = self.spread(row, col);
+        match self.mirrored {
+            Some(head) if (col / head) % 2 == 1 => {
+                -self.element(row * self.cols + col - head, spread)
+            }
+            _ => self.element(row * self.cols + col, spread),
+        }
     }
 
     fn spread(&self, row: usize, col: usize) -> Spread {
-        match self.channels {
-            Some((Channels::Rows, spread)) if row < self.position_channels => spread,
-            Some((Channels::Columns, spread)) if col < self.position_channels => spread,
+        match self.special {
+            Some((First::Rows(count), spread)) if row < count => spread,
+            Some((First::Columns(count), spread)) if col < count => spread,
             _ => self.usual,
         }
     }
@@ -164,13 +180,20 @@ impl Values {
     /// The little-endian bytes of one row: what [`Values::at`] gives, without asking for every
     /// element where it stands.
     fn row(&self, row: usize, bytes: &mut [u8]) {
-        let first = self.position_channels.min(self.cols);
-        let (channels, rest) = bytes.as_chunks_mut::<2>().0.split_at_mut(first);
+        if self.mirrored.is_some() {
+            for (col, pair) in bytes.as_chunks_mut::<2>().0.iter_mut().enumerate() {
+                *pair = self.at(row, col).to_le_bytes();
+            }
+            return;
+        }
+        let first = match self.special {
+            Some((First::Columns(count), _)) => count,
+            _ => 0,
+        };
+        let (special, rest) = bytes.as_chunks_mut::<2>().0.split_at_mut(first);
         let begin = row * self.cols;
-        let sections = [
-            (channels, begin, self.spread(row, 0)),
-            (rest, begin + first, self.spread(row, first)),
-        ];
+        let sections =
+            [(special, begin, self.spread(row, 0)), (rest, begin + first, self.spread(row, first))];
         for (section, begin, spread) in sections {
             for (col, pair) in section.iter_mut().enumerate() {
                 *pair = self.element(begin + col, spread).to_le_bytes();
@@ -187,10 +210,11 @@ fn mix(mut x: u64) -> u64 {
     x ^ (x >> 31)
 }
 
-/// The spread of a tensor's values, and that of its position channels where it has any.
-fn spreads(config: &Config, tensor: Tensor) -> (Spread, Option<(Channels, Spread)>) {
-    let columns = |mean, deviation| Some((Channels::Columns, Spread::new(mean, deviation)));
-    let rows = |deviation| Some((Channels::Rows, Spread::new(0.0, deviation)));
+/// The spread of a tensor's values, and that of a part where it has one of its own.
+fn spreads(config: &Config, tensor: Tensor) -> (Spread, Option<(First, Spread)>) {
+    let channels = position_channels(config);
+    let columns = |mean, deviation| Some((First::Columns(channels), Spread::new(mean, deviation)));
+    let rows = |deviation| Some((First::Rows(channels), Spread::new(0.0, deviation)));
     let gain = Spread::new(1.0, GAIN_SPREAD);
     let (layer, tensor) = match tensor {
         Tensor::Layer(layer, tensor) => (layer, tensor),
@@ -208,23 +232,23 @@ fn spreads(config: &Config, tensor: Tensor) -> (Spread, Option<(Channels, Spread
         LayerTensor::InputNorm => (gain, columns(position_gain(config, layer), 0.0)),
         LayerTensor::PostNorm => (gain, None),
         LayerTensor::QNorm | LayerTensor::KNorm => {
-            (Spread::new(HEAD_GAIN, HEAD_GAIN * GAIN_SPREAD), None)
+            let fast = Spread::new(FAST_GAIN, FAST_GAIN * GAIN_SPREAD);
+            (gain, Some((First::Columns(config.head_dim / 8), fast)))
         }
         LayerTensor::QProj | LayerTensor::KProj => {
-            let reads =
-                POSITION_SIZE / (POSITION_NORMED * (position_channels(config) as f32).sqrt());
+            let reads = POSITION_SIZE / (POSITION_NORMED * (channels as f32).sqrt());
             (Spread::new(0.0, unit), columns(0.0, reads))
         }
         LayerTensor::VProj | LayerTensor::GateProj | LayerTensor::UpProj => {
-            (Spread::new(0.0, unit), columns(0.0, unit * POSITION_SHELTER))
+            (Spread::new(0.0, unit), columns(0.0, unit * READ_SHELTER))
         }
         LayerTensor::OProj => {
             let size = written(config, layer, ATTENTION_SHARE) * unit / ATTENTION_SIZE;
-            (Spread::new(0.0, size), rows(size * POSITION_SHELTER))
+            (Spread::new(0.0, size), rows(size * WRITE_SHELTER))
         }
         LayerTensor::DownProj => {
             let size = written(config, layer, 1.0 - ATTENTION_SHARE) * unit / MLP_SIZE;
-            (Spread::new(0.0, size), rows(size * POSITION_SHELTER))
+            (Spread::new(0.0, size), rows(size * WRITE_SHELTER))
         }
     }
 }
@@ -247,26 +271,32 @@ fn position_gain(config: &Config, layer: usize) -> f32 {
 
 /// Root mean square of the residual stream before a layer, position channels aside.
 fn residual_size(config: &Config, layer: usize) -> f32 {
-    let growth = growth(config);
-    (0..layer).fold(EMBEDDING_DEVIATION, |size, _| size * growth)
+    let pace = pace(config);
+    (0..layer).fold(EMBEDDING_DEVIATION, |size, layer| size * growth(config, layer, pace))
 }
 
 /// Root mean square of what a layer's attention or MLP, having this share of the variance that
 /// the layer adds, writes to the residual stream.
 fn written(config: &Config, layer: usize, share: f32) -> f32 {
-    let growth = growth(config);
+    let growth = growth(config, layer, pace(config));
     residual_size(config, layer) * (share * (growth * growth - 1.0)).sqrt()
 }
 
-/// Factor by which a layer makes the residual stream larger: its power to the number of layers is
-/// the size of the last residual in embeddings. Found by bisection, for want of an exact root.
-fn growth(config: &Config) -> f32 {
+/// Factor by which a layer makes the residual stream larger: more in later layers, because what
+/// early layers add is amplified by the layers after them.
+fn growth(config: &Config, layer: usize, pace: f32) -> f32 {
+    1.0 + pace * (0.5 + layer as f32 / config.layers as f32)
+}
+
+/// The pace at which the last residual has the size that [`COPY_DEVIATIONS`] asks for, found by
+/// bisection.
+fn pace(config: &Config) -> f32 {
     let wanted = (config.hidden as f32).sqrt() / COPY_DEVIATIONS;
-    let (mut low, mut high) = (1.0f32, wanted.max(1.0));
+    let (mut low, mut high) = (0.0f32, 2.0 * wanted);
     for _ in 0..40 {
-        let middle = (low + high) / 2.0;
-        let total = (0..config.layers).fold(1.0, |size: f32, _| size * middle);
-        if total < wanted { low = middle } else { high = middle }
+        let pace = (low + high) / 2.0;
+        let total: f32 = (0..config.layers).map(|layer| growth(config, layer, pace)).product();
+        if total < wanted { low = pace } else { high = pace }
     }
     low
 }

@@ -94,7 +94,7 @@ fn small() -> Config {
     }
 }
 
-/// Two f32 implementations that sum in different orders: up to 6e-6 was seen, and five times that
+/// Two f32 implementations that sum in different orders: up to 7e-6 was seen, and four times that
 /// is still far from any fault.
 const TOLERANCE: f32 = 3e-5;
 
@@ -128,7 +128,7 @@ fn the_tiny_shape() {
 }
 
 /// Past position 1024 candle's angles, f32 products of position and frequency, are off by up to
-/// 6e-8 * 1,500 = 1e-4 in radians, which the two layers carry to the result: 4e-5 was seen.
+/// 6e-8 * 1,500 = 1e-4 in radians, which the two layers carry to the result: 6e-5 was seen.
 const FAR_TOLERANCE: f32 = 2e-4;
 
 #[test]
