@@ -69,7 +69,7 @@ fn pack_of(folder: &Path, name: &str) -> Arc<Pack> {
     let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}.pack"));
     let checkpoint = Checkpoint::open(folder).expect("a whole model");
     let source = Source { model: name.into(), revision: None };
-    pack_to_file(&checkpoint, source, &path, |_, _| ()).expect("the disk has room");
+    pack_to_file(&checkpoint, source, &path, |_, _| Ok(())).expect("the disk has room");
     Arc::new(Pack::open(&path).expect("a fresh pack is whole"))
 }
 

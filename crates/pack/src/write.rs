@@ -17,24 +17,25 @@ use std::path::Path;
 const SHA256_HEX: usize = 64;
 
 /// Writes the pack of `weights` to `path`, whole or not at all; `progress` hears the bytes done
-/// and the bytes in all after each section.
+/// and the bytes in all after each section, and ends the writing by an error of its own.
 ///
 /// # Errors
-/// [`PackError::Io`] where the folder cannot be written to.
+/// [`PackError::Io`] where the folder cannot be written to, or with the error of `progress`.
 pub fn pack_to_file(
     weights: &dyn Weights,
     source: Source,
     path: &Path,
-    progress: impl FnMut(u64, u64),
+    progress: impl FnMut(u64, u64) -> std::io::Result<()>,
 ) -> Result<Header, PackError> {
     let folder = match path.parent() {
         Some(folder) if !folder.as_os_str().is_empty() => folder,
         _ => Path::new("."),
     };
-    let mut file = tempfile::Builder::new()
-        .prefix(".pack-")
-        .tempfile_in(folder)
-        .map_err(PackError::io(folder))?;
+    let mut builder = tempfile::Builder::new();
+    // A pack is no secret: whoever the umask lets may read it.
+    #[cfg(unix)]
+    builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
+    let mut file = builder.prefix(".pack-").tempfile_in(folder).map_err(PackError::io(folder))?;
     let header =
         pack_to(weights, source, file.as_file_mut(), progress).map_err(PackError::io(path))?;
     file.as_file().sync_all().map_err(PackError::io(path))?;
@@ -49,7 +50,7 @@ pub fn pack_to_file(
 /// Never in practice: writing to memory does not fail.
 pub fn pack_to_bytes(weights: &dyn Weights, source: Source) -> Vec<u8> {
     let mut bytes = std::io::Cursor::new(Vec::new());
-    pack_to(weights, source, &mut bytes, |_, _| ()).expect("memory can be written to");
+    pack_to(weights, source, &mut bytes, |_, _| Ok(())).expect("memory can be written to");
     bytes.into_inner()
 }
 
@@ -57,7 +58,7 @@ fn pack_to(
     weights: &dyn Weights,
     source: Source,
     out: &mut (impl Write + Seek),
-    mut progress: impl FnMut(u64, u64),
+    mut progress: impl FnMut(u64, u64) -> std::io::Result<()>,
 ) -> std::io::Result<Header> {
     let config = weights.config();
     let mut header = Header::of(config, source);
@@ -73,7 +74,7 @@ fn pack_to(
         out.write_all(&bytes)?;
         entry.sha256 = hex(&Sha256::digest(&bytes));
         done += entry.bytes;
-        progress(done, total);
+        progress(done, total)?;
     }
     out.seek(SeekFrom::Start(0))?;
     write_front(&header, out)?;

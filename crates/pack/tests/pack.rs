@@ -182,8 +182,11 @@ fn a_file_is_written_whole_or_not_at_all() {
     let path = dir.path().join("a.pack");
     let weights = distinct(&small());
     let mut seen = Vec::new();
-    let header =
-        pack_to_file(&weights, source(), &path, |done, total| seen.push((done, total))).unwrap();
+    let header = pack_to_file(&weights, source(), &path, |done, total| {
+        seen.push((done, total));
+        Ok(())
+    })
+    .unwrap();
     assert_eq!(seen.len(), header.sections.len());
     assert!(seen.windows(2).all(|pair| pair[0].0 < pair[1].0));
     assert_eq!(std::fs::read(&path).unwrap(), pack_to_bytes(&weights, source()));
@@ -191,6 +194,16 @@ fn a_file_is_written_whole_or_not_at_all() {
     assert_eq!(Pack::open(&path).unwrap().header(), &header);
 
     let nowhere = dir.path().join("no/such/folder/a.pack");
-    assert!(pack_to_file(&weights, source(), &nowhere, |_, _| ()).is_err());
+    assert!(pack_to_file(&weights, source(), &nowhere, |_, _| Ok(())).is_err());
     assert!(matches!(Pack::open(&nowhere), Err(PackError::Io { .. })));
+}
+
+#[test]
+fn a_progress_that_fails_ends_the_writing_and_leaves_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("model.pack");
+    let enough = |_, _| Err(std::io::ErrorKind::Interrupted.into());
+    let error = pack_to_file(&distinct(&small()), source(), &path, enough).unwrap_err();
+    assert!(matches!(error, PackError::Io { .. }), "{error}");
+    assert_eq!(dir.path().read_dir().unwrap().count(), 0);
 }
