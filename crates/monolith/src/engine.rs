@@ -10,11 +10,11 @@ use std::sync::Arc;
 /// Why the CUDA engine cannot run.
 pub const NO_CUDA: &str = "this build has no CUDA engine: use --engine cpu";
 
-/// Loads the engine that was asked for.
+/// Chooses the engine, before anything is read or computed.
 ///
 /// # Errors
-/// Code 3 for an engine that cannot run here, code 2 for options that cannot be.
-pub fn load(args: &EngineArgs, pack: Arc<Pack>) -> Result<Box<dyn Engine>, Exit> {
+/// Code 3 for an engine that cannot run here, code 2 for a SIMD level that this processor lacks.
+pub fn options(args: &EngineArgs) -> Result<CpuOptions, Exit> {
     if args.engine == EngineChoice::Cuda {
         return Err(Exit::message(Code::NoEngine, NO_CUDA));
     }
@@ -25,7 +25,15 @@ pub fn load(args: &EngineArgs, pack: Arc<Pack>) -> Result<Box<dyn Engine>, Exit>
     if let Some(name) = &args.simd {
         options.simd = simd(name)?;
     }
-    let engine = CpuEngine::load(pack, &options).map_err(|error| {
+    Ok(options)
+}
+
+/// Loads the engine.
+///
+/// # Errors
+/// Code 2 for a context that this model does not have.
+pub fn load(options: &CpuOptions, pack: Arc<Pack>) -> Result<Box<dyn Engine>, Exit> {
+    let engine = CpuEngine::load(pack, options).map_err(|error| {
         let code = match error {
             EngineError::ContextSize { .. } | EngineError::ThreadCount { .. } => Code::Usage,
             _ => Code::Failure,

@@ -12,10 +12,12 @@ pub enum Code {
     Usage = 2,
     /// The engine that was asked for cannot run here.
     NoEngine = 3,
-    /// The model is not there.
+    /// The model, or a file of it, is not there.
     NoModel = 4,
     /// A remote end failed.
     Remote = 6,
+    /// Ctrl-C, before there was a result.
+    Interrupted = 130,
 }
 
 /// The table of exit codes, for `--help` and the manual.
@@ -24,10 +26,11 @@ pub const TABLE: &str = "Exit codes:
   1  failure
   2  wrong usage
   3  no usable GPU or driver, or an engine that this build does not have
-  4  the model is missing
+  4  the model, or a file of it, is missing
   5  a gate failed
   6  a remote end failed
-  7  the budget is spent";
+  7  the budget is spent
+  130  ended by Ctrl-C before there was a result";
 
 /// An error with its exit code.
 #[derive(Debug)]
@@ -64,7 +67,16 @@ impl Exit {
 
 impl fmt::Display for Exit {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "{:#}", self.error)
+        // Our libraries' messages hold their cause already: each is said once.
+        let mut said = String::new();
+        for cause in self.error.chain().map(ToString::to_string) {
+            if !said.contains(&cause) {
+                let joint = if said.is_empty() { "" } else { ": " };
+                said.push_str(joint);
+                said.push_str(&cause);
+            }
+        }
+        out.write_str(&said)
     }
 }
 

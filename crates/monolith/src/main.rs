@@ -3,11 +3,15 @@
 mod args;
 mod commands;
 mod engine;
+mod examples;
 mod exit;
+mod interrupt;
 mod progress;
+mod prompt;
 mod sample;
 mod source;
 mod text_out;
+mod values;
 
 use args::{Cli, Command};
 use clap::Parser;

@@ -1,15 +1,18 @@
 //! From what the user calls a model to its weights: a folder, a pack, or a name in the hub's
 //! cache.
 
-use crate::args::ModelArgs;
 use crate::exit::{Code, Exit, OrExit};
+use crate::interrupt;
 use crate::progress::bytes_bar;
 use crate::text_out::say;
 use anyhow::Context;
-use monolith_hub::{Files, PullRequest, RepoId, Revision, Settings};
-use monolith_model::{Checkpoint, Weights};
+use monolith_hub::{Error, Files, PullRequest, RepoId, Revision, Settings};
+use monolith_model::{Checkpoint, ModelError, Weights};
 use monolith_pack::{Pack, Source, pack_to_bytes, pack_to_file};
+use monolith_text::{Error as Text, Tokenizer};
 use sha2::{Digest, Sha256};
+use std::ffi::OsStr;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::UNIX_EPOCH;
@@ -34,35 +37,87 @@ enum Place {
 /// Finds the model, without reading its weights.
 ///
 /// # Errors
-/// Code 4 if there is no such model.
-pub fn find(args: &ModelArgs) -> Result<Model, Exit> {
-    let path = Path::new(&args.model);
-    let model = |dir: &Path, place| Model { name: args.model.clone(), dir: dir.into(), place };
+/// Code 4 if there is no such model, code 2 for something that is none.
+pub fn find(model: &OsStr) -> Result<Model, Exit> {
+    let path = Path::new(model);
+    let name = path.display().to_string();
     if path.is_dir() {
-        return Ok(model(path, Place::Folder { revision: None }));
-    }
-    if path.is_file() {
-        let dir = path.parent().unwrap_or(Path::new("."));
-        return Ok(model(dir, Place::Pack(path.into())));
+        check_folder(path)?;
+        return Ok(Model { name, dir: path.into(), place: Place::Folder { revision: None } });
     }
     let looks_like_path = path.extension().is_some_and(|end| end == "pack")
-        || args.model.starts_with(['.', '/', '~'])
-        || args.model.matches('/').count() != 1;
-    if looks_like_path {
-        return Err(Exit::message(
-            Code::NoModel,
-            format!("{}: no such file or folder", args.model),
-        ));
+        || name.starts_with(['.', '/', '~'])
+        || name.matches('/').count() != 1;
+    if looks_like_path || path.exists() {
+        check_file(path)?;
+        if path.extension().is_some_and(|end| end == "safetensors" || end == "json") {
+            let what = format!("{name} is one file of a model: name its folder, or a pack");
+            return Err(Exit::message(Code::Usage, what));
+        }
+        let dir = path.parent().unwrap_or(Path::new(".")).into();
+        return Ok(Model { name, dir, place: Place::Pack(path.into()) });
     }
-    let (dir, commit) = cached_snapshot(&args.model)?;
-    Ok(model(&dir, Place::Folder { revision: Some(commit) }))
+    let (repo, revision) = name.split_once('@').unwrap_or((&name, "main"));
+    let (dir, commit) = cached_snapshot(repo, revision)?;
+    Ok(Model { name: repo.to_owned(), dir, place: Place::Folder { revision: Some(commit) } })
+}
+
+/// Whether this is a file that can be mapped. (To open a FIFO would wait for ever.)
+///
+/// # Errors
+/// Code 4 if there is nothing, code 2 if it is something else.
+pub fn check_file(path: &Path) -> Result<(), Exit> {
+    let name = path.display();
+    match std::fs::metadata(path) {
+        Ok(there) if there.is_file() => Ok(()),
+        Ok(_) => Err(Exit::message(Code::Usage, format!("{name} is no regular file"))),
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            let what = format!(
+                "\"{name}\": no such file or folder (and a name on the hub is ORGANISATION/NAME)"
+            );
+            Err(Exit::message(Code::NoModel, what))
+        }
+        Err(error) => Err(error).with_context(|| name.to_string()).or_exit(Code::Failure),
+    }
+}
+
+/// Whether this is a model's folder.
+fn check_folder(dir: &Path) -> Result<(), Exit> {
+    let name = dir.display();
+    if !dir.join("config.json").exists() {
+        let what = format!("{name} is no model folder: it has no config.json");
+        return Err(Exit::message(Code::NoModel, what));
+    }
+    for entry in std::fs::read_dir(dir).with_context(|| name.to_string())? {
+        let path = entry.with_context(|| name.to_string())?.path();
+        let read = path
+            .extension()
+            .is_some_and(|end| ["json", "safetensors", "jinja"].iter().any(|known| end == *known));
+        if read && std::fs::metadata(&path).is_ok_and(|there| !there.is_file()) {
+            let what = format!("{} is no regular file", path.display());
+            return Err(Exit::message(Code::Failure, what));
+        }
+    }
+    Ok(())
+}
+
+/// The hub's settings, from the environment.
+///
+/// # Errors
+/// Code 2 for a variable that makes no sense.
+pub fn hub_settings() -> Result<Settings, Exit> {
+    Settings::from_env(|name| std::env::var(name).ok()).map_err(|error| {
+        let code = match error {
+            Error::Invalid { .. } | Error::BadToken { .. } => Code::Usage,
+            _ => Code::Failure,
+        };
+        Exit::new(code, error)
+    })
 }
 
 /// Looks a name up in the hub's cache; nothing is downloaded.
-fn cached_snapshot(name: &str) -> Result<(PathBuf, String), Exit> {
-    let (repo, revision) = name.split_once('@').unwrap_or((name, "main"));
-    let mut settings =
-        Settings::from_env(|name| std::env::var(name).ok()).or_exit(Code::NoModel)?;
+fn cached_snapshot(repo: &str, revision: &str) -> Result<(PathBuf, String), Exit> {
+    let mut settings = hub_settings()?;
     settings.offline = true;
     let request = PullRequest {
         repo: repo.parse::<RepoId>().or_exit(Code::Usage)?,
@@ -70,8 +125,14 @@ fn cached_snapshot(name: &str) -> Result<(PathBuf, String), Exit> {
         files: Files::Model,
     };
     let snapshot = monolith_hub::pull(&request, &settings, &mut ()).map_err(|error| {
-        let cure = format!("{name} is not here: `monolith pull {repo}` downloads it ({error})");
-        Exit::message(Code::NoModel, cure)
+        let Error::NotCached { cache, .. } = error else { return Exit::from(error) };
+        let at = if revision == "main" { "" } else { &format!(" --revision {revision}") };
+        let what = format!(
+            "{repo} is no folder here and not in the cache {}: `monolith pull {repo}{at}` \
+             downloads it",
+            cache.display()
+        );
+        Exit::message(Code::NoModel, what)
     })?;
     Ok((snapshot.dir, snapshot.commit))
 }
@@ -83,14 +144,15 @@ impl Model {
     /// A pack (which is no checkpoint), or a damaged folder.
     pub fn checkpoint(&self) -> Result<Checkpoint, Exit> {
         match &self.place {
-            Place::Folder { .. } => {
-                let code = if self.dir.join("config.json").exists() {
-                    Code::Failure
-                } else {
-                    Code::NoModel
+            Place::Folder { .. } => Checkpoint::open(&self.dir).map_err(|error| {
+                let code = match &error {
+                    ModelError::Io { source, .. } if source.kind() == ErrorKind::NotFound => {
+                        Code::NoModel
+                    }
+                    _ => Code::Failure,
                 };
-                Checkpoint::open(&self.dir).or_exit(code)
-            }
+                Exit::new(code, error)
+            }),
             Place::Pack(path) => {
                 let what = format!("{} is a pack; a model folder is wanted", path.display());
                 Err(Exit::message(Code::Usage, what))
@@ -100,14 +162,36 @@ impl Model {
 
     /// Where the weights come from, for the pack's header.
     pub fn source(&self) -> Source {
-        let revision = match &self.place {
-            Place::Folder { revision } => revision.clone(),
-            Place::Pack(_) => None,
-        };
+        if let Place::Folder { revision: Some(commit) } = &self.place {
+            return Source { model: self.name.clone(), revision: Some(commit.clone()) };
+        }
         // A path says where a file lay on one machine, its last part what it is called.
-        let name = Path::new(&self.name).file_name().filter(|_| self.dir == Path::new(&self.name));
-        let model = name.map_or(self.name.clone(), |name| name.to_string_lossy().into_owned());
-        Source { model, revision }
+        let path = Path::new(&self.name).canonicalize().unwrap_or_default();
+        let model = path.file_name().map_or(self.name.clone(), |name| name.display().to_string());
+        Source { model, revision: None }
+    }
+
+    /// The tokenizer, from the folder of the model or of the pack.
+    ///
+    /// # Errors
+    /// Code 4 for one that is missing, code 1 for one that is damaged.
+    pub fn tokenizer(&self) -> Result<Tokenizer, Exit> {
+        Tokenizer::load(&self.dir).map_err(|error| {
+            let Text::Missing { path } = &error else { return Exit::from(error) };
+            let cure = match &self.place {
+                Place::Pack(_) => {
+                    "a pack holds the weights only: copy its model's tokenizer.json, \
+                     tokenizer_config.json and generation_config.json beside it"
+                }
+                Place::Folder { revision: Some(_) } => "pull the model again",
+                Place::Folder { revision: None } => {
+                    "without one the model takes no text; copy that of a model with the same \
+                     vocabulary"
+                }
+            };
+            let what = format!("{}: no such file; {cure}", path.display());
+            Exit::message(Code::NoModel, what)
+        })
     }
 
     /// The pack: the file itself, or made from the folder (and kept in the user's cache if it is
@@ -139,15 +223,23 @@ impl Model {
 /// Writes a pack under a progress bar.
 ///
 /// # Errors
-/// A folder that cannot be written to.
+/// A folder that cannot be written to; code 130 for Ctrl-C, which leaves no file.
 pub fn write_pack(weights: &dyn Weights, source: Source, path: &Path) -> Result<(), Exit> {
+    interrupt::catch();
     let bar = bytes_bar("packing", 0);
-    pack_to_file(weights, source, path, |done, total| {
+    let written = pack_to_file(weights, source, path, |done, total| {
         bar.set_length(total);
         bar.set_position(done);
-    })?;
+        if interrupt::raised() { Err(ErrorKind::Interrupted.into()) } else { Ok(()) }
+    });
     bar.finish_and_clear();
-    Ok(())
+    match written {
+        Err(_) if interrupt::raised() => {
+            let what = format!("interrupted: {} was not written", path.display());
+            Err(Exit::message(Code::Interrupted, what))
+        }
+        written => Ok(written.map(drop)?),
+    }
 }
 
 /// The folder for packs: `MONOLITH_CACHE`, or `monolith` in the user's cache folder.
@@ -158,7 +250,9 @@ fn cache_dir() -> Result<PathBuf, Exit> {
             .context("no folder for packs: set MONOLITH_CACHE, XDG_CACHE_HOME or HOME")?
             .join("monolith"),
     };
-    std::fs::create_dir_all(&dir).with_context(|| format!("{}", dir.display()))?;
+    std::fs::create_dir_all(&dir).with_context(|| {
+        format!("{}: no folder for packs: set MONOLITH_CACHE to another one", dir.display())
+    })?;
     Ok(dir)
 }
 

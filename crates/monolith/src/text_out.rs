@@ -19,21 +19,40 @@ pub fn put(text: &str) -> std::io::Result<()> {
     out.flush()
 }
 
+/// Whether a file can be written there, found out before the work whose result it is to hold.
+///
+/// # Errors
+/// A folder or device of this name, or a folder that cannot be written to. (To replace a device by
+/// a file is in the power of the superuser, and never what was meant.)
+pub fn check_writable(path: &Path) -> anyhow::Result<()> {
+    if std::fs::metadata(path).is_ok_and(|there| !there.is_file()) {
+        anyhow::bail!("{} cannot be written: it is no regular file", path.display());
+    }
+    let attempt = folder_of(path).join(format!(".monolith-{}", std::process::id()));
+    std::fs::File::create_new(&attempt)
+        .and_then(|_| std::fs::remove_file(&attempt))
+        .with_context(|| format!("{} cannot be written", path.display()))
+}
+
 /// Writes a file whole or not at all.
 ///
 /// # Errors
 /// A folder that cannot be written to, or a full disk; the message names the file.
 pub fn write_file(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
-    let folder = match path.parent() {
-        Some(folder) if !folder.as_os_str().is_empty() => folder,
-        _ => Path::new("."),
-    };
     let write = || -> std::io::Result<()> {
-        let mut file = tempfile::NamedTempFile::new_in(folder)?;
+        let mut builder = tempfile::Builder::new();
+        // As the umask leaves it, not as private as a temporary file.
+        #[cfg(unix)]
+        builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
+        let mut file = builder.tempfile_in(folder_of(path))?;
         file.write_all(bytes)?;
         file.as_file().sync_all()?;
         file.persist(path).map_err(|error| error.error)?;
         Ok(())
     };
     write().with_context(|| format!("{} cannot be written", path.display()))
+}
+
+fn folder_of(path: &Path) -> &Path {
+    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }

@@ -4,8 +4,10 @@ use crate::args::DiffArgs;
 use crate::exit::{Code, Exit, OrExit};
 use crate::text_out::put;
 use crate::{engine, source};
+use anyhow::Context;
 use monolith_abi::Phase;
 use monolith_engine::Engine;
+use monolith_model::{Config, Weights};
 use monolith_reference::{Intermediates, KvFormat, Place, Reference, Stop, first_difference};
 
 /// Runs the tokens through both and shows the first element that differs.
@@ -13,19 +15,12 @@ use monolith_reference::{Intermediates, KvFormat, Place, Reference, Stop, first_
 /// # Errors
 /// Code 1 if an element differs; code 2 for a phase or layer that does not exist.
 pub fn run(args: &DiffArgs) -> Result<(), Exit> {
-    let model = source::find(&args.model)?;
+    let options = engine::options(&args.engine)?;
+    let model = source::find(&args.model.model)?;
     let checkpoint = model.checkpoint()?;
-    let mut engine = engine::load(&args.engine, model.pack()?)?;
-    let layers = args.layers.unwrap_or(engine.config().layers);
-    let after = Phase::from_name(&args.stop_after)
-        .filter(|phase| phase.is_per_layer() || *phase == Phase::LmHead)
-        .ok_or_else(|| anyhow::anyhow!("--stop-after {}: no such phase", args.stop_after))
-        .or_exit(Code::Usage)?;
-    let stop = Stop { layers, after };
-    stop.check(engine.config().layers).or_exit(Code::Usage)?;
-    if after == Phase::LmHead && layers != engine.config().layers {
-        return Err(Exit::message(Code::Usage, "lm_head is compared after all layers only"));
-    }
+    let stop = stop(args, checkpoint.config())?;
+    let mut engine = engine::load(&options, model.pack()?)?;
+    check_tokens(args, engine.as_ref())?;
     let mut reference = Reference::new(&checkpoint, KvFormat::Bf16);
     for (position, &token) in args.tokens.iter().enumerate() {
         let wanted = reference.trace(&[token], stop)?;
@@ -39,11 +34,42 @@ pub fn run(args: &DiffArgs) -> Result<(), Exit> {
         }
     }
     put(&format!(
-        "{} tokens, {layers} layers, up to {}: no element differs by more than {}\n",
+        "{} tokens, layers 0 to {}, up to {}: no element differs by more than {}\n",
         args.tokens.len(),
-        after.name(),
+        stop.layers - 1,
+        stop.after.name(),
         args.tolerance
     ))?;
+    Ok(())
+}
+
+/// The last place that is compared.
+fn stop(args: &DiffArgs, config: &Config) -> Result<Stop, Exit> {
+    let layers = args.layers.unwrap_or(config.layers);
+    let after = match &args.stop_after {
+        Some(name) => Phase::from_name(name).context("no such phase").or_exit(Code::Usage)?,
+        None if layers == config.layers => Phase::LmHead,
+        None => Phase::Down,
+    };
+    let stop = Stop { layers, after };
+    stop.check(config.layers).or_exit(Code::Usage)?;
+    if after == Phase::LmHead && layers != config.layers {
+        let what = "--stop-after lm_head compares after all layers: leave --layers out";
+        return Err(Exit::message(Code::Usage, what));
+    }
+    Ok(stop)
+}
+
+fn check_tokens(args: &DiffArgs, engine: &dyn Engine) -> Result<(), Exit> {
+    let (vocab, context) = (engine.config().vocab, engine.info().context);
+    if let Some(token) = args.tokens.iter().find(|&&token| token as usize >= vocab) {
+        let what = format!("--tokens: {token} is not in the vocabulary of {vocab}");
+        return Err(Exit::message(Code::Usage, what));
+    }
+    if args.tokens.len() > context {
+        let what = format!("--tokens: {} tokens, the context has {context}", args.tokens.len());
+        return Err(Exit::message(Code::Usage, what));
+    }
     Ok(())
 }
 

@@ -1,6 +1,6 @@
 //! `monolith doctor`
 
-use crate::args::{DEFAULT_MODEL, DoctorArgs, EngineChoice, ModelArgs};
+use crate::args::{DEFAULT_MODEL, DoctorArgs, EngineChoice};
 use crate::engine::NO_CUDA;
 use crate::exit::{Code, Exit};
 use crate::source;
@@ -14,7 +14,7 @@ use monolith_engine::cpu::simd::Simd;
 pub fn run(args: &DoctorArgs) -> Result<(), Exit> {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let levels: Vec<&str> = Simd::available().iter().map(|level| level.name()).collect();
-    let model = source::find(&ModelArgs { model: DEFAULT_MODEL.into() });
+    let model = source::find(DEFAULT_MODEL.as_ref());
     let model = model.map(|model| model.dir).map_err(|exit| exit.to_string());
     let text = if args.json {
         let value = serde_json::json!({

@@ -2,6 +2,7 @@
 
 use crate::args::InspectArgs;
 use crate::exit::{Code, Exit};
+use crate::source;
 use crate::text_out::put;
 use comfy_table::{CellAlignment, Table, presets::NOTHING};
 use monolith_pack::{Header, Pack};
@@ -12,14 +13,18 @@ use std::fmt::Write;
 /// # Errors
 /// Code 4 for a missing file, 1 for a damaged one.
 pub fn run(args: &InspectArgs) -> Result<(), Exit> {
-    if !args.pack.exists() {
-        let what = format!("{}: no such file", args.pack.display());
-        return Err(Exit::message(Code::NoModel, what));
+    let path = args.pack.display();
+    if args.pack.is_dir() {
+        let what = format!("{path} is a folder: `monolith pack -m {path} -o FILE` makes a pack");
+        return Err(Exit::message(Code::Usage, what));
     }
-    if args.gb_s.is_some_and(|speed| !(speed > 0.0 && speed.is_finite())) {
-        return Err(Exit::message(Code::Usage, "--gb-s: a positive number is wanted"));
-    }
+    source::check_file(&args.pack)?;
     let pack = Pack::open(&args.pack)?;
+    let positions = pack.config().max_positions;
+    if args.position > positions {
+        let what = format!("--position {}: this model has {positions}", args.position);
+        return Err(Exit::message(Code::Usage, what));
+    }
     let text = if args.json { json(pack.header(), args) } else { table(&pack, args) };
     put(&text)?;
     Ok(())

@@ -3,14 +3,15 @@
 use crate::args::PackArgs;
 use crate::exit::Exit;
 use crate::source::{find, write_pack};
-use crate::text_out::say;
+use crate::text_out::{check_writable, say};
 
 /// Packs a model folder into a file.
 ///
 /// # Errors
 /// A missing or damaged model, or a folder that cannot be written to.
 pub fn run(args: &PackArgs) -> Result<(), Exit> {
-    let model = find(&args.model)?;
+    let model = find(&args.model.model)?;
+    check_writable(&args.out)?;
     write_pack(&model.checkpoint()?, model.source(), &args.out)?;
     say(&format!("packed {}: `monolith inspect {}` shows it", model.name, args.out.display()));
     Ok(())

@@ -3,9 +3,10 @@
 use crate::args::PullArgs;
 use crate::exit::{Code, Exit, OrExit};
 use crate::progress::bytes_bar;
+use crate::source::hub_settings;
 use crate::text_out::{put, say};
 use indicatif::ProgressBar;
-use monolith_hub::{Error, Files, Progress, PullRequest, RepoId, Revision, Settings};
+use monolith_hub::{Error, Files, Progress, PullRequest, RepoId, Revision};
 use std::time::Duration;
 
 /// Downloads a model; prints the folder that it lies in.
@@ -18,7 +19,7 @@ pub fn run(args: &PullArgs) -> Result<(), Exit> {
         revision: args.revision.parse::<Revision>().or_exit(Code::Usage)?,
         files: Files::Model,
     };
-    let settings = Settings::from_env(|name| std::env::var(name).ok())?;
+    let settings = hub_settings()?;
     let mut bars = Bars { bar: None, quiet: args.quiet };
     let snapshot = monolith_hub::pull(&request, &settings, &mut bars).map_err(|error| {
         let code = match &error {
@@ -65,10 +66,15 @@ impl Progress for Bars {
     }
 
     fn waiting(&mut self, file: &str) {
-        say(&format!("waiting for another process that downloads {file}"));
+        if !self.quiet {
+            say(&format!("waiting for another process that downloads {file}"));
+        }
     }
 
     fn retrying(&mut self, error: &Error, pause: Duration) {
+        if self.quiet {
+            return;
+        }
         say(&format!("{error}; once more in {:.1} s", pause.as_secs_f64()));
     }
 }

@@ -1,22 +1,17 @@
 //! `monolith run`: prompt in, text out.
 
-use crate::args::RunArgs;
-use crate::exit::{Code, Exit, OrExit};
+use crate::args::{RunArgs, SamplingArgs};
+use crate::exit::Exit;
 use crate::sample::{Sampler, Sampling};
 use crate::source::Model;
-use crate::text_out::{put, say, write_file};
-use crate::{engine, source};
-use anyhow::Context;
+use crate::text_out::{check_writable, put, say, write_file};
+use crate::{engine, interrupt, prompt, source};
 use monolith_abi::dump::Dump;
 use monolith_engine::Engine;
 use monolith_pack::Pack;
-use monolith_text::{
-    ChatOptions, ChatTemplate, EncodePolicy, Message, StopTokens, StreamDecoder, Tokenizer,
-};
+use monolith_text::{StopTokens, StreamDecoder};
 use monolith_xray::{Analysis, trace_from_dump};
-use std::io::{IsTerminal, Read};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// Continues a prompt.
@@ -25,20 +20,24 @@ use std::time::{Duration, Instant};
 /// A model that is missing or damaged, an engine that cannot run, a prompt that is empty or does
 /// not fit.
 pub fn run(args: &RunArgs) -> Result<(), Exit> {
-    let sampling = sampling(args)?;
-    let model = source::find(&args.model)?;
-    let tokenizer = Tokenizer::load(&model.dir)?;
-    let prompt = encode(args, &model, &tokenizer)?;
+    let options = engine::options(&args.engine)?;
+    if let Some(path) = &args.xray.file {
+        check_writable(path)?;
+    }
+    let model = source::find(&args.model.model)?;
+    let text = prompt::read(args)?;
+    let tokenizer = model.tokenizer()?;
+    let prompt = prompt::encode(text, args, &model, &tokenizer)?;
     let pack = model.pack()?;
-    let mut engine = engine::load(&args.engine, pack.clone())?;
-    check_prompt(&prompt, engine.as_ref(), &pack)?;
+    let mut engine = engine::load(&options, pack.clone())?;
+    prompt::check(&prompt, engine.as_ref())?;
     let stop = if args.ignore_eos { StopTokens::default() } else { StopTokens::load(&model.dir)? };
+    interrupt::catch();
     let mut decode = Decode {
         args,
         engine: engine.as_mut(),
         stop,
-        sampler: Sampler::new(sampling),
-        interrupted: catch_interrupt(),
+        sampler: sampler(&args.sampling),
         text: tokenizer.stream_decoder(!args.json),
         streamed: String::new(),
         dump: None,
@@ -46,10 +45,14 @@ pub fn run(args: &RunArgs) -> Result<(), Exit> {
     let outcome = decode.run(&prompt)?;
     let (streamed, dump) = decode.finish()?;
     report(args, &outcome, &streamed, engine.as_ref(), &pack)?;
-    if let (Some(path), Some(dump)) = (&args.xray, dump) {
-        write_trace(args, path, &dump, &model)?;
+    match (&args.xray.file, dump) {
+        (Some(path), Some(dump)) => write_trace(args, path, &dump, &model),
+        (Some(path), None) => {
+            say(&format!("monolith: no step ended, so {} was not written", path.display()));
+            Ok(())
+        }
+        (None, _) => Ok(()),
     }
-    Ok(())
 }
 
 /// What a decode did.
@@ -68,7 +71,6 @@ struct Decode<'a> {
     engine: &'a mut dyn Engine,
     stop: StopTokens,
     sampler: Sampler,
-    interrupted: Arc<AtomicBool>,
     text: StreamDecoder<'a>,
     streamed: String,
     dump: Option<Dump>,
@@ -86,7 +88,7 @@ impl Decode<'_> {
             why_stopped: "length",
         };
         for (position, &token) in prompt.iter().enumerate() {
-            if self.interrupted.load(Ordering::Relaxed) {
+            if interrupt::raised() {
                 outcome.why_stopped = "interrupted";
                 return Ok(outcome);
             }
@@ -116,7 +118,7 @@ impl Decode<'_> {
                 outcome.why_stopped = "context full";
                 break;
             }
-            if self.interrupted.load(Ordering::Relaxed) {
+            if interrupt::raised() {
                 outcome.why_stopped = "interrupted";
                 break;
             }
@@ -129,7 +131,7 @@ impl Decode<'_> {
 
     /// One step; the one that the X-ray is to show is recorded.
     fn step(&mut self, token: u32, position: usize, count: usize) -> Result<u32, Exit> {
-        let greedy = if self.args.xray.is_some() && count == self.args.xray_at {
+        let greedy = if self.args.xray.file.is_some() && count == self.args.xray.at {
             let (greedy, dump) = self.engine.step_recorded(token, position)?;
             self.dump = Some(dump);
             greedy
@@ -141,7 +143,7 @@ impl Decode<'_> {
 
     /// Where the text ended before the step to be recorded: the last step, once more.
     fn record_late(&mut self, outcome: &Outcome) -> Result<(), Exit> {
-        if self.args.xray.is_none() || self.dump.is_some() {
+        if self.args.xray.file.is_none() || self.dump.is_some() {
             return Ok(());
         }
         let Some(position) = self.engine.cached().checked_sub(1) else { return Ok(()) };
@@ -152,7 +154,7 @@ impl Decode<'_> {
     }
 
     fn choose(&mut self, greedy: u32) -> u32 {
-        if self.args.temperature == 0.0 {
+        if self.args.sampling.temperature == 0.0 {
             return greedy;
         }
         let mut logits = Vec::new();
@@ -182,105 +184,9 @@ impl Decode<'_> {
     }
 }
 
-fn sampling(args: &RunArgs) -> Result<Sampling, Exit> {
-    let wrong = |what: &str| Err(Exit::message(Code::Usage, what));
-    if !(args.temperature >= 0.0 && args.temperature.is_finite()) {
-        return wrong("--temperature: 0 or more is wanted");
-    }
-    if !(args.top_p > 0.0 && args.top_p <= 1.0) {
-        return wrong("--top-p: more than 0 and at most 1 is wanted");
-    }
-    if args.n == 0 || args.xray_at == 0 {
-        return wrong("-n and --xray-at: 1 or more is wanted");
-    }
-    let RunArgs { temperature, top_p, top_k, seed, .. } = *args;
-    Ok(Sampling { temperature, top_p, top_k, seed })
-}
-
-/// The prompt's text, from the command line, a file, or standard input.
-fn prompt_text(args: &RunArgs) -> Result<String, Exit> {
-    let (what, bytes) = if let Some(prompt) = &args.prompt {
-        ("the prompt".into(), prompt.clone().into_encoded_bytes())
-    } else if let Some(path) = &args.file {
-        let name = path.display().to_string();
-        let bytes = std::fs::read(path).with_context(|| name.clone()).or_exit(Code::Usage)?;
-        (name, bytes)
-    } else if std::io::stdin().is_terminal() {
-        return Err(Exit::message(Code::Usage, "no prompt: give one with -p, -f or a pipe"));
-    } else {
-        let mut bytes = Vec::new();
-        std::io::stdin().read_to_end(&mut bytes)?;
-        ("standard input".into(), bytes)
-    };
-    let text = String::from_utf8(bytes).map_err(|error| {
-        let at = error.utf8_error().valid_up_to();
-        Exit::message(Code::Usage, format!("{what} is not UTF-8: see the byte at offset {at}"))
-    })?;
-    if text.is_empty() {
-        return Err(Exit::message(Code::Usage, format!("{what} is empty")));
-    }
-    Ok(text)
-}
-
-/// The prompt's tokens, through the chat template where asked.
-fn encode(args: &RunArgs, model: &Model, tokenizer: &Tokenizer) -> Result<Vec<u32>, Exit> {
-    let text = prompt_text(args)?;
-    for lookalike in tokenizer.lookalikes(&text) {
-        say(&format!(
-            "monolith: {} at byte {} of the prompt is no special token of this model: taken as text",
-            lookalike.text, lookalike.offset
-        ));
-    }
-    if !args.chat {
-        return Ok(tokenizer.encode(&text, EncodePolicy::Prompt)?);
-    }
-    let template = ChatTemplate::load(&model.dir)?;
-    let system = args.system.iter().map(|text| Message::new("system", text.clone()));
-    let messages: Vec<Message> = system.chain([Message::new("user", text)]).collect();
-    let options = ChatOptions {
-        add_generation_prompt: true,
-        enable_thinking: args.no_think.then_some(false),
-        ..ChatOptions::default()
-    };
-    let rendered = template.render(&messages, &options)?;
-    Ok(tokenizer.encode(&rendered, EncodePolicy::Rendered)?)
-}
-
-fn check_prompt(prompt: &[u32], engine: &dyn Engine, pack: &Pack) -> Result<(), Exit> {
-    if prompt.is_empty() {
-        return Err(Exit::message(Code::Usage, "the prompt has no tokens"));
-    }
-    let context = engine.info().context;
-    if prompt.len() > context {
-        let what = format!(
-            "the prompt has {} tokens, the context {context}: shorten it or raise --context \
-             (this model goes to {})",
-            prompt.len(),
-            pack.config().max_positions
-        );
-        return Err(Exit::message(Code::Usage, what));
-    }
-    if let Some(token) = prompt.iter().find(|&&token| token as usize >= pack.config().vocab) {
-        let what = format!(
-            "the tokenizer gave token {token}, the model has {} rows: they do not belong together",
-            pack.config().vocab
-        );
-        return Err(Exit::message(Code::Failure, what));
-    }
-    Ok(())
-}
-
-/// A flag that Ctrl-C raises. The second Ctrl-C ends the program at once.
-fn catch_interrupt() -> Arc<AtomicBool> {
-    let flag = Arc::new(AtomicBool::new(false));
-    let raised = flag.clone();
-    // Without a handler Ctrl-C still works, only less politely.
-    let _ = ctrlc::set_handler(move || {
-        if raised.swap(true, Ordering::Relaxed) {
-            std::process::exit(130);
-        }
-    });
-    flag
+fn sampler(args: &SamplingArgs) -> Sampler {
+    let SamplingArgs { temperature, top_p, top_k, seed } = *args;
+    Sampler::new(Sampling { temperature, top_p, top_k, seed })
 }
 
 fn report(
@@ -330,12 +236,7 @@ fn report(
 }
 
 /// Writes the page's trace; shows the analysis on stderr.
-fn write_trace(
-    args: &RunArgs,
-    path: &std::path::Path,
-    dump: &Dump,
-    model: &Model,
-) -> Result<(), Exit> {
+fn write_trace(args: &RunArgs, path: &Path, dump: &Dump, model: &Model) -> Result<(), Exit> {
     let trace = trace_from_dump(dump, &model.source().model)?;
     write_file(path, &monolith_xray::page::write(&trace))?;
     if !args.quiet && !args.json {

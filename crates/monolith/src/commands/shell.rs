@@ -3,8 +3,10 @@
 use crate::args::Cli;
 use crate::exit::Exit;
 use crate::text_out::put;
-use clap::CommandFactory;
+use crate::{examples, exit};
+use clap::{Command, CommandFactory};
 use clap_complete::Shell;
+use clap_mangen::Man;
 
 /// Prints a completion script.
 ///
@@ -22,16 +24,36 @@ pub fn completions(shell: Shell) -> Result<(), Exit> {
 /// # Errors
 /// The reader went away.
 pub fn man() -> Result<(), Exit> {
-    let mut page = Vec::new();
     let command = Cli::command();
-    clap_mangen::Man::new(command.clone()).render(&mut page)?;
-    for sub in command.get_subcommands() {
-        let name = format!("monolith {}", sub.get_name());
-        let man = clap_mangen::Man::new(sub.clone().display_name(&name).bin_name(&name));
-        man.render_synopsis_section(&mut page)?;
-        man.render_description_section(&mut page)?;
-        man.render_options_section(&mut page)?;
+    let mut page = Vec::new();
+    let whole = Man::new(command.clone());
+    whole.render_title(&mut page)?;
+    whole.render_name_section(&mut page)?;
+    whole.render_synopsis_section(&mut page)?;
+    whole.render_options_section(&mut page)?;
+    let mut page = String::from_utf8_lossy(&page).into_owned();
+    for command in command.get_subcommands() {
+        page.push_str(&section(command)?);
     }
-    put(&String::from_utf8_lossy(&page))?;
+    for (title, text) in [("EXIT STATUS", exit::TABLE), ("ENVIRONMENT", examples::ENVIRONMENT)] {
+        let lines: String = text.lines().skip(1).map(|line| format!("{line}\n")).collect();
+        page.push_str(&format!(".SH {title}\n.nf\n{}.fi\n", lines.replace('-', "\\-")));
+    }
+    put(&page)?;
     Ok(())
+}
+
+/// A command's part of the page: what has a section of its own elsewhere is a subsection here.
+fn section(command: &Command) -> std::io::Result<String> {
+    let name = format!("monolith {}", command.get_name());
+    let man = Man::new(command.clone().display_name(&name).bin_name(&name));
+    let mut parts = Vec::new();
+    man.render_synopsis_section(&mut parts)?;
+    man.render_description_section(&mut parts)?;
+    man.render_options_section(&mut parts)?;
+    if command.get_after_help().is_some() {
+        man.render_extra_section(&mut parts)?;
+    }
+    let parts = String::from_utf8_lossy(&parts).replace(".SH EXTRA", ".SS EXAMPLES AND NOTES");
+    Ok(format!(".SH {}\n{}", name.to_uppercase(), parts.replace(".SH ", ".SS ")))
 }

@@ -13,14 +13,18 @@ use std::time::Instant;
 /// # Errors
 /// An unknown shape, a folder that exists, a full disk.
 pub fn run(args: &SynthArgs) -> Result<(), Exit> {
-    let config = match synth::shape(&args.shape) {
+    let shape = args.shape.display();
+    let config = match args.shape.to_str().and_then(synth::shape) {
         Some(config) => config,
         None if Path::new(&args.shape).is_file() => Config::read(Path::new(&args.shape))?,
         None => {
-            let what = format!("--shape {}: no such shape and no such file", args.shape);
+            let what = format!(
+                "--shape {shape}: no shape (qwen3-0.6b, tiny) and no file (of config.json's kind)"
+            );
             return Err(Exit::message(Code::Usage, what));
         }
     };
+    refuse_existing(&args.out)?;
     let total = synth::file_bytes(&config);
     let bar = bytes_bar("writing", total);
     let begin = Instant::now();
@@ -29,11 +33,22 @@ pub fn run(args: &SynthArgs) -> Result<(), Exit> {
     bar.finish_and_clear();
     let seconds = begin.elapsed().as_secs_f64();
     say(&format!(
-        "{}: {} of seed {}, {total} bytes in {seconds:.1} s ({:.2} GB/s)",
+        "{}: {shape} of seed {}, {total} bytes in {seconds:.1} s ({:.2} GB/s)",
         args.out.display(),
-        args.shape,
         args.seed,
         total as f64 / 1e9 / seconds
     ));
+    Ok(())
+}
+
+fn refuse_existing(out: &Path) -> Result<(), Exit> {
+    let occupied = match std::fs::read_dir(out) {
+        Ok(mut entries) => entries.next().is_some(),
+        Err(_) => out.exists(),
+    };
+    if occupied {
+        let what = format!("{} exists and is not empty: name a new folder", out.display());
+        return Err(Exit::message(Code::Failure, what));
+    }
     Ok(())
 }

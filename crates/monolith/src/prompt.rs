@@ -1,0 +1,111 @@
+//! The prompt: its text, its tokens, and whether the model can take them.
+
+use crate::args::RunArgs;
+use crate::exit::{Code, Exit, OrExit};
+use crate::source::Model;
+use crate::text_out::say;
+use anyhow::Context;
+use monolith_engine::Engine;
+use monolith_text::{ChatOptions, ChatTemplate, EncodePolicy, Message, Tokenizer};
+use std::io::{IsTerminal, Read};
+
+/// More text than any context holds: a prompt that goes on and on is noticed.
+const PROMPT_BYTES_MAX: u64 = 16 << 20;
+
+/// The prompt's text, from the command line, a file, or standard input.
+///
+/// # Errors
+/// Code 2 for a prompt that is missing, empty, too long, or no UTF-8.
+pub fn read(args: &RunArgs) -> Result<String, Exit> {
+    let (what, bytes) = if let Some(prompt) = &args.prompt {
+        ("the prompt".into(), prompt.clone().into_encoded_bytes())
+    } else if let Some(path) = &args.file {
+        let name = path.display().to_string();
+        let file = std::fs::File::open(path).with_context(|| name.clone()).or_exit(Code::Usage)?;
+        let bytes = read_bounded(file, &name)?;
+        (name, bytes)
+    } else if std::io::stdin().is_terminal() {
+        return Err(Exit::message(Code::Usage, "no prompt: give one with -p, -f or a pipe"));
+    } else {
+        let what = "standard input";
+        (what.into(), read_bounded(std::io::stdin().lock(), what)?)
+    };
+    let text = String::from_utf8(bytes).map_err(|error| {
+        let at = error.utf8_error().valid_up_to();
+        Exit::message(Code::Usage, format!("{what} is not UTF-8: see the byte at offset {at}"))
+    })?;
+    if text.is_empty() {
+        return Err(Exit::message(Code::Usage, format!("{what} is empty: a prompt is wanted")));
+    }
+    Ok(text)
+}
+
+fn read_bounded(from: impl Read, what: &str) -> Result<Vec<u8>, Exit> {
+    let mut bytes = Vec::new();
+    let mut from = from.take(PROMPT_BYTES_MAX + 1);
+    from.read_to_end(&mut bytes).with_context(|| what.to_owned()).or_exit(Code::Usage)?;
+    if bytes.len() as u64 > PROMPT_BYTES_MAX {
+        let what = format!("{what} is longer than {PROMPT_BYTES_MAX} bytes: no context holds it");
+        return Err(Exit::message(Code::Usage, what));
+    }
+    Ok(bytes)
+}
+
+/// The text's tokens, through the chat template where asked.
+///
+/// # Errors
+/// A model without a chat template, or a template that refuses the messages.
+pub fn encode(
+    text: String,
+    args: &RunArgs,
+    model: &Model,
+    tokenizer: &Tokenizer,
+) -> Result<Vec<u32>, Exit> {
+    for lookalike in tokenizer.lookalikes(&text) {
+        say(&format!(
+            "monolith: {} at byte {} of the prompt is no special token of this model: taken as text",
+            lookalike.text, lookalike.offset
+        ));
+    }
+    if !args.chat.chat {
+        return Ok(tokenizer.encode(&text, EncodePolicy::Prompt)?);
+    }
+    let template = ChatTemplate::load(&model.dir)?;
+    let system = args.chat.system.iter().map(|text| Message::new("system", text.clone()));
+    let messages: Vec<Message> = system.chain([Message::new("user", text)]).collect();
+    let options = ChatOptions {
+        add_generation_prompt: true,
+        enable_thinking: args.chat.no_think.then_some(false),
+        ..ChatOptions::default()
+    };
+    let rendered = template.render(&messages, &options)?;
+    Ok(tokenizer.encode(&rendered, EncodePolicy::Rendered)?)
+}
+
+/// Whether the engine can take these tokens.
+///
+/// # Errors
+/// Code 2 for none, or more than the context holds; code 1 for one that the model does not have.
+pub fn check(prompt: &[u32], engine: &dyn Engine) -> Result<(), Exit> {
+    if prompt.is_empty() {
+        return Err(Exit::message(Code::Usage, "the prompt has no tokens"));
+    }
+    let (context, config) = (engine.info().context, engine.config());
+    if prompt.len() > context {
+        let cure = if context < config.max_positions {
+            format!("shorten it or raise --context (this model goes to {})", config.max_positions)
+        } else {
+            "shorten it (this model takes no more)".into()
+        };
+        let what = format!("the prompt has {} tokens, the context {context}: {cure}", prompt.len());
+        return Err(Exit::message(Code::Usage, what));
+    }
+    if let Some(token) = prompt.iter().find(|&&token| token as usize >= config.vocab) {
+        let what = format!(
+            "the tokenizer gave token {token}, the model has {} rows: they do not belong together",
+            config.vocab
+        );
+        return Err(Exit::message(Code::Failure, what));
+    }
+    Ok(())
+}

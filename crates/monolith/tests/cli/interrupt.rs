@@ -1,0 +1,61 @@
+//! Ending in the middle: Ctrl-C, and a reader that has seen enough.
+
+use crate::support::{Place, replace, tiny};
+use std::io::Read;
+use std::process::{Child, Command, Stdio};
+
+/// A decode that takes minutes, so that no test sees its end.
+fn endless(place: &Place, args: &[&str]) -> Child {
+    let config = std::fs::read_to_string(tiny().join("config.json")).unwrap();
+    let longer = "\"max_position_embeddings\": 60000";
+    let config = config.replace("\"max_position_embeddings\": 4096", longer);
+    assert!(config.contains(longer));
+    replace(&place.model("m").join("config.json"), config.as_bytes());
+    Command::new(env!("CARGO_BIN_EXE_monolith"))
+        .args(["run", "-m", "m", "-p", "My fellow", "--ignore-eos", "-n", "59000"])
+        .args(["--context", "60000"])
+        .args(args)
+        .current_dir(place.path(""))
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap()
+}
+
+fn first_bytes(child: &mut Child) -> [u8; 10] {
+    let mut bytes = [0; 10];
+    child.stdout.as_mut().unwrap().read_exact(&mut bytes).unwrap();
+    bytes
+}
+
+fn interrupt(child: &Child) {
+    let kill = format!("kill -INT {}", child.id());
+    assert!(Command::new("sh").args(["-c", &kill]).status().unwrap().success());
+}
+
+#[test]
+fn ctrl_c_ends_the_text_and_prints_the_statistics() {
+    let place = Place::new();
+    let mut child = endless(&place, &["--xray", "x.json.gz", "--xray-at", "58000"]);
+    first_bytes(&mut child);
+    interrupt(&child);
+    let output = child.wait_with_output().unwrap();
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(0), "{stderr}");
+    assert!(stderr.contains("tok/s") && stderr.contains("stopped: interrupted"), "{stderr}");
+    assert!(output.stdout.ends_with(b"\n"));
+    let trace = std::fs::read(place.path("x.json.gz")).unwrap();
+    assert!(monolith_xray::page::read(&trace).is_ok());
+}
+
+#[test]
+fn a_reader_that_goes_away_ends_it_quietly() {
+    let place = Place::new();
+    let mut child = endless(&place, &[]);
+    first_bytes(&mut child);
+    drop(child.stdout.take());
+    let output = child.wait_with_output().unwrap();
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert_eq!((output.status.code(), stderr.as_str()), (Some(0), ""));
+}

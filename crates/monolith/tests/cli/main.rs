@@ -1,0 +1,17 @@
+//! The command line as its users meet it: a process, its two streams and its exit code.
+
+#![cfg(unix)]
+#![allow(clippy::unwrap_used)]
+
+mod diff;
+mod help;
+mod hub;
+mod interrupt;
+mod model;
+mod pack;
+mod prompt;
+mod run;
+mod support;
+mod synth;
+mod usage;
+mod xray;
