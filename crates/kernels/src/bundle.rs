@@ -1,0 +1,137 @@
+//! A folder of compiled kernels with its manifest: what a release build embeds.
+
+use crate::nvrtc::{Nvrtc, Search};
+use crate::source::{Sources, options, sha256};
+use crate::variant::TABLE;
+use crate::{Arch, CubinInfo, KernelError, Shape};
+use serde::{Deserialize, Serialize};
+use std::fs;
+use std::io::Write;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// The manifest's file name.
+pub const MANIFEST: &str = "manifest.json";
+
+/// The kernels of a folder.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub struct Manifest {
+    /// One row a file.
+    pub kernels: Vec<Row>,
+}
+
+/// One compiled kernel.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Row {
+    /// The file, in the manifest's folder.
+    pub file: String,
+    /// The hash over its sources and options.
+    pub key: String,
+    /// The row of the variant table.
+    pub variant: String,
+    /// The architecture.
+    pub arch: String,
+    /// The shape, as [`Shape`] prints.
+    pub shape: String,
+    /// The compiler's version.
+    pub compiler: String,
+    /// The file's own hash.
+    pub sha256: String,
+}
+
+/// A kernel just compiled.
+#[derive(Debug)]
+pub struct Built {
+    /// Its row in the manifest.
+    pub row: Row,
+    /// What the cubin says of itself.
+    pub info: CubinInfo,
+    /// The compiler's warnings.
+    pub log: String,
+    /// Time to compile.
+    pub took: Duration,
+}
+
+/// Compiles every row of the variant table for these architectures and shapes into a folder, with
+/// a manifest. Needs NVRTC, and no GPU.
+///
+/// # Errors
+/// NVRTC is not found, the sources do not compile, or a file cannot be written.
+pub fn kernels_build(
+    archs: &[Arch],
+    shapes: &[Shape],
+    out: &Path,
+) -> Result<Vec<Built>, KernelError> {
+    build(&Sources::ours(), &Search::from_env(), archs, shapes, out)
+}
+
+/// [`kernels_build`] of any sources, by any compiler.
+///
+/// # Errors
+/// See there.
+pub fn build(
+    sources: &Sources,
+    search: &Search,
+    archs: &[Arch],
+    shapes: &[Shape],
+    out: &Path,
+) -> Result<Vec<Built>, KernelError> {
+    let nvrtc = Nvrtc::load(search).map_err(|error| error.wanted("every row of the table"))?;
+    fs::create_dir_all(out).map_err(KernelError::io(out))?;
+    remove_old(out);
+    let mut built = Vec::new();
+    for shape in shapes {
+        for variant in TABLE {
+            for &arch in archs {
+                let options = options(arch, shape, variant);
+                let begun = Instant::now();
+                let compiled = nvrtc.compile(sources, arch, &options)?;
+                let took = begun.elapsed();
+                let info = CubinInfo::read(&compiled.cubin)?;
+                let key = sources.key(&options);
+                let row = Row {
+                    file: format!("{}-{arch}-{shape}-{}.cubin", variant.name, &key[..16]),
+                    key,
+                    variant: variant.name.into(),
+                    arch: arch.name().into(),
+                    shape: shape.to_string(),
+                    compiler: info.compiler.clone().unwrap_or_else(|| nvrtc.version().into()),
+                    sha256: sha256(&compiled.cubin),
+                };
+                replace(&out.join(&row.file), &compiled.cubin)?;
+                built.push(Built { row, info, log: compiled.log, took });
+            }
+        }
+    }
+    let manifest = Manifest { kernels: built.iter().map(|built| built.row.clone()).collect() };
+    let text = serde_json::to_string_pretty(&manifest)
+        .map_err(|error| KernelError::cubin(error.to_string()))?;
+    replace(&out.join(MANIFEST), format!("{text}\n").as_bytes())?;
+    Ok(built)
+}
+
+/// Removes what an earlier build left, by its manifest, and nothing else.
+fn remove_old(out: &Path) {
+    let manifest = out.join(MANIFEST);
+    let Ok(text) = fs::read(&manifest) else { return };
+    let old: Manifest = serde_json::from_slice(&text).unwrap_or_default();
+    for row in old.kernels {
+        let plain = Path::new(&row.file).file_name().is_some_and(|name| *name == *row.file);
+        if plain && row.file.ends_with(".cubin") {
+            let _ = fs::remove_file(out.join(row.file));
+        }
+    }
+    let _ = fs::remove_file(manifest);
+}
+
+/// Writes beside the file and renames, so that nobody reads half of it.
+pub(crate) fn replace(path: &Path, bytes: &[u8]) -> Result<(), KernelError> {
+    let folder = path.parent().unwrap_or(Path::new("."));
+    let write = || {
+        let mut file = tempfile::NamedTempFile::new_in(folder)?;
+        file.write_all(bytes)?;
+        file.as_file().sync_all()?;
+        file.persist(path).map_err(|error| error.error)
+    };
+    write().map(drop).map_err(KernelError::io(path))
+}

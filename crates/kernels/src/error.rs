@@ -1,0 +1,152 @@
+//! What can go wrong before a kernel runs. Every message says the cause and a cure.
+
+use crate::variant::TABLE;
+use crate::{Arch, ShapeError};
+use std::path::PathBuf;
+
+/// The CUDA version whose drivers load our kernels, as the driver reports it.
+const DRIVER_NEEDED: i32 = 13_000;
+/// The PyPI package that carries NVRTC, in the version that the project is tested with.
+pub const NVRTC_PACKAGE: &str = "nvidia-cuda-nvrtc==13.0.88";
+
+/// Why there is no kernel.
+#[derive(Debug, thiserror::Error)]
+pub enum KernelError {
+    /// The model has a dimension that the kernels cannot run.
+    #[error(transparent)]
+    Shape(#[from] ShapeError),
+    /// No row of the variant table has this name.
+    #[error("there is no kernel variant `{name}`; there are: {}", variants())]
+    UnknownVariant {
+        /// The name that was asked for.
+        name: String,
+    },
+    /// No architecture has this name.
+    #[error("there are no kernels for `{name}`; there are for: {}", arches())]
+    UnknownArch {
+        /// The name that was asked for.
+        name: String,
+    },
+    /// The GPU is of an architecture that nothing is compiled for.
+    #[error(
+        "there is no kernel for {gpu} (compute capability {major}.{minor}); there are for: {}. \
+         --engine cpu runs on any machine",
+        arches()
+    )]
+    NoKernelForGpu {
+        /// The GPU's name.
+        gpu: String,
+        /// Its compute capability.
+        major: u32,
+        /// The part after the point.
+        minor: u32,
+    },
+    /// libcuda is not there.
+    #[error(
+        "the NVIDIA driver (libcuda.so.1) was not found: install the driver, and in a container \
+         start it with the GPU (--gpus all). --engine cpu runs without"
+    )]
+    NoDriver,
+    /// The driver is older than the kernels.
+    #[error(
+        "the NVIDIA driver is too old: it knows CUDA {}, the kernels need {}: update it to 580 or \
+         later. --engine cpu runs without",
+        cuda_version(*.found),
+        cuda_version(DRIVER_NEEDED)
+    )]
+    DriverTooOld {
+        /// What `cuDriverGetVersion` says.
+        found: i32,
+    },
+    /// The compiler is not there, and no compiled kernel either.
+    #[error(
+        "this build carries no kernel for {wanted}, and NVRTC, which would compile it, was not \
+         found. Looked for: {}. Install CUDA 13, or `pip install {NVRTC_PACKAGE}`, and set \
+         MONOLITH_NVRTC to libnvrtc.so.13 or its folder",
+        .looked.join("; ")
+    )]
+    NvrtcNotFound {
+        /// Which kernel.
+        wanted: String,
+        /// Where it was looked for, and what was there instead.
+        looked: Vec<String>,
+    },
+    /// The compiler is there and does not do.
+    #[error("NVRTC at {library} cannot be used: {what}. Install {NVRTC_PACKAGE}, or CUDA 13")]
+    Nvrtc {
+        /// The library.
+        library: String,
+        /// What is wrong with it.
+        what: String,
+    },
+    /// The sources do not compile.
+    #[error("the kernel does not compile:\n{log}")]
+    Compile {
+        /// What the compiler says, by file and line.
+        log: String,
+    },
+    /// The compiled kernel is not what it should be.
+    #[error("the compiled kernel cannot be read: {what}")]
+    Cubin {
+        /// What is wrong.
+        what: String,
+    },
+    /// A file could not be read or written.
+    #[error("{}: {source}", path.display())]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+}
+
+impl KernelError {
+    pub(crate) fn io(path: impl Into<PathBuf>) -> impl FnOnce(std::io::Error) -> KernelError {
+        let path = path.into();
+        move |source| KernelError::Io { path, source }
+    }
+
+    pub(crate) fn cubin(what: impl Into<String>) -> KernelError {
+        KernelError::Cubin { what: what.into() }
+    }
+}
+
+/// Checks the driver's version, as `cuDriverGetVersion` gives it; `None` where there is no driver.
+///
+/// # Errors
+/// There is no driver, or it is too old.
+pub fn check_driver(version: Option<i32>) -> Result<(), KernelError> {
+    match version {
+        None => Err(KernelError::NoDriver),
+        Some(found) if found < DRIVER_NEEDED => Err(KernelError::DriverTooOld { found }),
+        Some(_) => Ok(()),
+    }
+}
+
+fn variants() -> String {
+    TABLE.iter().map(|variant| variant.name).collect::<Vec<_>>().join(", ")
+}
+
+fn arches() -> String {
+    Arch::ALL.map(Arch::name).join(", ")
+}
+
+fn cuda_version(version: i32) -> String {
+    format!("{}.{}", version / 1000, version % 1000 / 10)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_driver_must_be_there_and_new_enough() {
+        assert!(check_driver(Some(13_000)).is_ok());
+        assert!(check_driver(Some(13_040)).is_ok());
+        let message = check_driver(Some(12_090)).unwrap_err().to_string();
+        assert!(message.contains("CUDA 12.9") && message.contains("580"), "{message}");
+        let message = check_driver(None).unwrap_err().to_string();
+        assert!(message.contains("libcuda.so.1") && message.contains("install"), "{message}");
+    }
+}

@@ -1,0 +1,134 @@
+//! Finding a kernel: embedded, cached, or compiled now.
+
+use crate::cache::Cache;
+use crate::nvrtc::{LoadError, Nvrtc, Search};
+use crate::source::{KERNEL, Sources, options};
+use crate::{Arch, CubinInfo, KernelError, Shape, Variant, embedded};
+use std::borrow::Cow;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+/// A compiled kernel, to be given to the driver.
+#[derive(Debug)]
+pub struct Cubin {
+    /// The ELF file.
+    pub bytes: Cow<'static, [u8]>,
+    /// What it says of itself.
+    pub info: CubinInfo,
+    /// Where it comes from.
+    pub origin: Origin,
+    /// The hash over its sources and options: names the kernel in a run's record.
+    pub key: String,
+    /// What did not work and does not matter: a cache that cannot be written, a warning.
+    pub warnings: Vec<String>,
+}
+
+/// Where a kernel comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// This build carries it.
+    Embedded,
+    /// The user's cache.
+    Cached(PathBuf),
+    /// Compiled just now.
+    Compiled(Duration),
+}
+
+/// The kernel of a row of the table for this architecture and model, with what the environment
+/// says about the cache and NVRTC.
+///
+/// # Errors
+/// It is neither embedded nor cached, and cannot be compiled: why, and what helps.
+pub fn load(arch: Arch, shape: &Shape, variant: &Variant) -> Result<Cubin, KernelError> {
+    Loader::from_env().load(arch, shape, variant)
+}
+
+/// Where to look for a kernel, and what to compile.
+#[derive(Clone, Debug)]
+pub struct Loader {
+    /// What is compiled.
+    pub sources: Sources,
+    /// Where compiled kernels are kept; `None` keeps none.
+    pub cache: Option<Cache>,
+    /// Where the compiler may be.
+    pub search: Search,
+}
+
+impl Loader {
+    /// Our sources; the cache and the compiler where the environment says, or the usual places.
+    pub fn from_env() -> Loader {
+        Loader { sources: Sources::ours(), cache: Cache::from_env(), search: Search::from_env() }
+    }
+
+    /// See [`load`].
+    ///
+    /// # Errors
+    /// See there.
+    pub fn load(&self, arch: Arch, shape: &Shape, variant: &Variant) -> Result<Cubin, KernelError> {
+        let options = options(arch, shape, variant);
+        let key = self.sources.key(&options);
+        if let Some((_, bytes)) = embedded::find(&key) {
+            return cubin(bytes.into(), Origin::Embedded, key, arch);
+        }
+        let nvrtc = match Nvrtc::load(&self.search) {
+            Ok(nvrtc) => nvrtc,
+            Err(error) => return self.without_compiler(error, &key, arch, shape, variant),
+        };
+        let version = nvrtc.version();
+        if let Some(found) = self.cache.as_ref().and_then(|cache| cache.get(&key, version))
+            && let Ok(cubin) = from_cache(found, &key, arch)
+        {
+            return Ok(cubin);
+        }
+        let begun = Instant::now();
+        let compiled = nvrtc.compile(&self.sources, arch, &options)?;
+        let origin = Origin::Compiled(begun.elapsed());
+        let mut cubin = cubin(compiled.cubin.into(), origin, key, arch)?;
+        cubin.warnings.extend(Some(compiled.log).filter(|log| !log.is_empty()));
+        if let Some(cache) = &self.cache
+            && let Err(error) = cache.put(&cubin.key, version, &cubin.bytes)
+        {
+            cubin.warnings.push(format!("the compiled kernel could not be kept: {error}"));
+        }
+        Ok(cubin)
+    }
+
+    /// Without a compiler, a cached kernel of the same sources by any compiler will do.
+    fn without_compiler(
+        &self,
+        error: LoadError,
+        key: &str,
+        arch: Arch,
+        shape: &Shape,
+        variant: &Variant,
+    ) -> Result<Cubin, KernelError> {
+        if let Some(found) = self.cache.as_ref().and_then(|cache| cache.get_any(key))
+            && let Ok(cubin) = from_cache(found, key, arch)
+        {
+            return Ok(cubin);
+        }
+        Err(error.wanted(&format!("{} on {arch}, {shape}", variant.name)))
+    }
+}
+
+fn from_cache(found: (PathBuf, Vec<u8>), key: &str, arch: Arch) -> Result<Cubin, KernelError> {
+    let (path, bytes) = found;
+    cubin(bytes.into(), Origin::Cached(path), key.into(), arch)
+}
+
+/// Reads what the cubin says of itself, and refuses one that is not of our making.
+fn cubin(
+    bytes: Cow<'static, [u8]>,
+    origin: Origin,
+    key: String,
+    arch: Arch,
+) -> Result<Cubin, KernelError> {
+    let info = CubinInfo::read(&bytes)?;
+    if info.capability != arch.capability() {
+        return Err(KernelError::cubin(format!("it is for sm_{}, not {arch}", info.capability)));
+    }
+    if info.kernel(KERNEL).is_none() {
+        return Err(KernelError::cubin(format!("it has no kernel {KERNEL}")));
+    }
+    Ok(Cubin { bytes, info, origin, key, warnings: Vec::new() })
+}

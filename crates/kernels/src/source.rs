@@ -1,0 +1,187 @@
+//! The CUDA sources, the options they are compiled with, and the hash over both.
+
+use crate::{Arch, Shape, Variant, embedded};
+use sha2::{Digest, Sha256};
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+/// The file that is compiled; the others are what it includes, by their path from its folder.
+pub const ENTRY: &str = "megakernel.cu";
+/// The kernel's name in the cubin.
+pub const KERNEL: &str = "monolith_step";
+/// Options that do not depend on what is compiled. NVRTC lacks `__builtin_offsetof`, with which
+/// the generated header checks itself; nvcc and clang have it.
+const COMMON_OPTIONS: [&str; 3] = [
+    "--std=c++17",
+    "-default-device",
+    "-D__builtin_offsetof(type,member)=__INTADDR__(&((type*)0)->member)",
+];
+/// Changes when the meaning of a key does.
+const KEY_VERSION: &str = "monolith kernel 1";
+
+/// A set of CUDA sources, by path.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sources {
+    files: BTreeMap<Cow<'static, str>, Cow<'static, str>>,
+}
+
+impl Sources {
+    /// The sources in cu/.
+    pub fn ours() -> Sources {
+        let files = embedded::SOURCES.iter();
+        Sources { files: files.map(|(name, text)| ((*name).into(), (*text).into())).collect() }
+    }
+
+    /// Other sources, for tests: path and text. One of them is [`ENTRY`].
+    pub fn new(files: impl IntoIterator<Item = (String, String)>) -> Sources {
+        let files = files.into_iter();
+        Sources { files: files.map(|(name, text)| (name.into(), text.into())).collect() }
+    }
+
+    /// The text of [`ENTRY`], if it is there, as the compiler gets it.
+    pub(crate) fn entry(&self) -> Option<String> {
+        self.files.get(ENTRY).map(|text| self.resolved(ENTRY, text))
+    }
+
+    /// The other files, as the compiler gets them: path and text.
+    pub(crate) fn headers(&self) -> impl Iterator<Item = (&str, String)> {
+        let files = self.files.iter().filter(|(name, _)| *name != ENTRY);
+        files.map(|(name, text)| (&**name, self.resolved(name, text)))
+    }
+
+    /// The text with every include named by its path from cu/, which is how NVRTC finds files in
+    /// memory; the sources name it from the folder they lie in. Lines stay where they are.
+    fn resolved(&self, file: &str, text: &str) -> String {
+        let lines = text.split_inclusive('\n').map(|line| {
+            self.include(file, line)
+                .map_or(Cow::Borrowed(line), |path| Cow::Owned(format!("#include \"{path}\"\n")))
+        });
+        lines.collect()
+    }
+
+    /// The path from cu/ of what the line includes, if it is one of our files.
+    fn include(&self, file: &str, line: &str) -> Option<String> {
+        let name = line.trim().strip_prefix("#include")?.trim().strip_prefix('"')?;
+        let name = name.strip_suffix('"')?;
+        let mut path: Vec<&str> = file.split('/').collect();
+        path.pop();
+        for part in name.split('/') {
+            match part {
+                "." => {}
+                ".." => drop(path.pop()?),
+                part => path.push(part),
+            }
+        }
+        let path = path.join("/");
+        self.files.contains_key(&*path).then_some(path)
+    }
+
+    /// The hash over the sources and the options: what is compiled, whoever compiles it.
+    pub fn key(&self, options: &[String]) -> String {
+        let mut hash = Sha256::new();
+        let mut add = |text: &str| {
+            // With its length, so that no two lists read the same.
+            hash.update((text.len() as u64).to_le_bytes());
+            hash.update(text);
+        };
+        add(KEY_VERSION);
+        add(&self.files.len().to_string());
+        for (name, text) in &self.files {
+            add(name);
+            add(text);
+        }
+        options.iter().for_each(|option| add(option));
+        hex(&hash.finalize())
+    }
+}
+
+/// The compiler's options for a row of the table, a shape and an architecture.
+pub fn options(arch: Arch, shape: &Shape, variant: &Variant) -> Vec<String> {
+    let mut options = vec![format!("-arch={arch}")];
+    options.extend(COMMON_OPTIONS.map(String::from));
+    options.extend(shape.defines().map(|(name, value)| format!("-D{name}={value}")));
+    options.extend(variant.defines(arch).map(|(name, value)| format!("-D{name}={value}")));
+    options
+}
+
+pub(crate) fn sha256(bytes: &[u8]) -> String {
+    hex(&Sha256::digest(bytes))
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::with_capacity(2 * bytes.len()), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::variant::TABLE;
+    use monolith_model::Config;
+    use std::collections::HashSet;
+
+    fn sources(files: &[(&str, &str)]) -> Sources {
+        Sources::new(files.iter().map(|(name, text)| ((*name).into(), (*text).into())))
+    }
+
+    #[test]
+    fn the_key_is_stable_and_sensitive_to_everything() {
+        let options = |list: &[&str]| list.iter().map(ToString::to_string).collect::<Vec<_>>();
+        let base = sources(&[(ENTRY, "abc"), ("a.cuh", "def")]);
+        let key = base.key(&options(&["-x", "-y"]));
+        assert_eq!(key, base.clone().key(&options(&["-x", "-y"])));
+        assert_eq!(key.len(), 64);
+        let others = [
+            sources(&[(ENTRY, "abd"), ("a.cuh", "def")]).key(&options(&["-x", "-y"])),
+            sources(&[(ENTRY, "abc"), ("b.cuh", "def")]).key(&options(&["-x", "-y"])),
+            sources(&[(ENTRY, "abc"), ("a.cuh", "deg")]).key(&options(&["-x", "-y"])),
+            sources(&[(ENTRY, "abc")]).key(&options(&["-x", "-y"])),
+            sources(&[(ENTRY, "abc"), ("a.cuh", "def"), ("-x", "-y")]).key(&[]),
+            base.key(&options(&["-y", "-x"])),
+            base.key(&options(&["-x-y"])),
+            base.key(&options(&["-x"])),
+        ];
+        let all: HashSet<_> = others.iter().chain([&key]).collect();
+        assert_eq!(all.len(), others.len() + 1);
+    }
+
+    #[test]
+    fn includes_are_resolved_from_the_folder_of_the_file() {
+        let text = "// x\n#include \"../a.cuh\"\n  #include \"./c.cuh\"\n#include <m>\n\
+                    #include \"gone.cuh\"\n#include \"../../a.cuh\"\nint x;";
+        let sources = sources(
+            &[(ENTRY, "#include \"b/b.cuh\""), ("b/b.cuh", text)]
+                .into_iter()
+                .chain([("a.cuh", ""), ("b/c.cuh", "")])
+                .collect::<Vec<_>>(),
+        );
+        assert_eq!(sources.entry().unwrap(), "#include \"b/b.cuh\"\n");
+        let (_, resolved) = sources.headers().find(|(name, _)| *name == "b/b.cuh").unwrap();
+        let wanted = text.replace("../a.cuh", "a.cuh").replace("./c.cuh", "b/c.cuh");
+        let wanted =
+            wanted.replace("  #include", "#include").replace("\"../a.cuh", "\"../../a.cuh");
+        assert_eq!(resolved, wanted);
+    }
+
+    #[test]
+    fn options_name_the_row_the_shape_and_the_architecture() {
+        let shape = Shape::of(&Config::qwen3_0_6b()).unwrap();
+        let options = |arch| options(arch, &shape, &TABLE[0]).join(" ");
+        let text = options(Arch::Sm90a);
+        assert_eq!(text, options(Arch::Sm90a));
+        for part in [
+            "-arch=sm_90a --std=c++17 -default-device",
+            "-DML_HIDDEN=1024 -DML_INTERMEDIATE=3072 -DML_LAYERS=28 -DML_HEADS=16",
+            "-DML_KV_HEADS=8 -DML_HEAD_DIM=128 -DML_VOCAB=151936",
+            "-DML_CONSUMER_WARPS=16 -DML_STAGE_BYTES=16384 -DML_STAGES=11",
+            "-DML_KV_CHUNK=128 -DML_KV_SPLITS=16 -DML_KV_AHEAD=4",
+            "-DML_SHARED_BYTES_MAX=232448 -DML_XRAY=0",
+        ] {
+            assert!(text.contains(part), "{text}");
+        }
+        assert!(options(Arch::Sm120a).contains("-DML_STAGES=3 "));
+    }
+}

@@ -1,0 +1,236 @@
+//! Compiling a small kernel: needs NVRTC, which `cargo xtask kernels` installs. Without it these
+//! tests say so and pass, except in CI.
+
+#![allow(clippy::unwrap_used, reason = "a test, helpers and all")]
+
+use monolith_kernels::cache::Cache;
+use monolith_kernels::cubin::{SHARED_BYTES, THREADS};
+use monolith_kernels::nvrtc::{Nvrtc, Search};
+use monolith_kernels::source::{ENTRY, KERNEL, options};
+use monolith_kernels::variant::TABLE;
+use monolith_kernels::{
+    Arch, Cubin, CubinInfo, KernelError, Loader, Origin, Shape, Sources, bundle,
+};
+use monolith_model::synth;
+use proptest::prelude::*;
+use std::fs;
+use std::path::Path;
+use std::sync::OnceLock;
+
+const FIXTURE: [(&str, &str); 3] = [
+    (ENTRY, include_str!("fixture/megakernel.cu")),
+    ("ptx.cuh", include_str!("fixture/ptx.cuh")),
+    ("phases/product.cuh", include_str!("fixture/phases/product.cuh")),
+];
+
+fn fixture() -> Sources {
+    changed("", "", "")
+}
+
+/// The fixture with a text replaced in one of its files.
+fn changed(file: &str, from: &str, to: &str) -> Sources {
+    Sources::new(FIXTURE.map(|(name, text)| {
+        let text = if name == file { text.replace(from, to) } else { text.into() };
+        (name.into(), text)
+    }))
+}
+
+fn shape() -> Shape {
+    Shape::of(&synth::shape("tiny").unwrap()).unwrap()
+}
+
+/// The compiler, if there is one; its absence is an error in CI.
+fn nvrtc() -> Option<Nvrtc> {
+    match Nvrtc::load(&Search::from_env()) {
+        Ok(nvrtc) => Some(nvrtc),
+        Err(error) => {
+            let message = error.wanted("the tests");
+            assert!(std::env::var_os("CI").is_none_or(|ci| ci.is_empty()), "{message}");
+            eprintln!("SKIPPED: {message}; `cargo xtask kernels` installs it");
+            None
+        }
+    }
+}
+
+fn compile(sources: &Sources, arch: Arch) -> Option<Result<Vec<u8>, KernelError>> {
+    let options = options(arch, &shape(), &TABLE[0]);
+    Some(nvrtc()?.compile(sources, arch, &options).map(|compiled| compiled.cubin))
+}
+
+#[test]
+fn a_cubin_says_what_it_needs() {
+    for arch in Arch::ALL {
+        let Some(cubin) = compile(&fixture(), arch) else { return };
+        let info = CubinInfo::read(&cubin.unwrap()).unwrap();
+        assert_eq!(info.capability, arch.capability());
+        assert!(info.compiler.as_ref().unwrap().starts_with("13."), "{info:?}");
+        let ring = TABLE[0].stages_on(arch) * TABLE[0].stage_bytes;
+        assert_eq!(info.constant(SHARED_BYTES).unwrap(), u64::from(ring));
+        assert_eq!(info.constant(THREADS).unwrap(), u64::from(TABLE[0].threads()));
+        assert_eq!(info.constant("monolith_wide").unwrap(), 0x0123_4567_89ab_cdef);
+        let missing = info.constant("monolith_none").unwrap_err().to_string();
+        assert!(missing.contains("monolith_none"), "{missing}");
+        assert_eq!(info.functions.len(), 1);
+        let kernel = info.kernel(KERNEL).unwrap();
+        assert!((8..=64).contains(&kernel.registers), "{kernel:?}");
+        assert_eq!((kernel.frame_bytes, kernel.stack_bytes), (0, 0));
+        assert_eq!(kernel.threads_max, Some(TABLE[0].threads()));
+        assert!((136..=256).contains(&kernel.static_shared_bytes), "{kernel:?}");
+        assert!(kernel.code_bytes > 0 && kernel.code_bytes < 10_000, "{kernel:?}");
+        assert!(info.kernel("no_such_kernel").is_none());
+    }
+}
+
+#[test]
+fn local_memory_is_seen() {
+    let indexed = "float many[40]; for (int i = 0; i < 40; i++) many[i] = out[i * 7];\n\
+                   out[0] = many[threadIdx.x % 40] + many[int(out[3]) % 40];\n  load(";
+    for arch in Arch::ALL {
+        let Some(cubin) = compile(&changed(ENTRY, "load(", indexed), arch) else { return };
+        let info = CubinInfo::read(&cubin.unwrap()).unwrap();
+        assert!(info.kernel(KERNEL).unwrap().frame_bytes >= 160, "{info:?}");
+    }
+}
+
+#[test]
+fn compile_errors_name_file_and_line() {
+    for (file, from, to, place) in [
+        (ENTRY, "load(", "  unknown_name(", "megakernel.cu:14: error: "),
+        ("phases/product.cuh", "float c[4]", "flaot c[4]", "phases/product.cuh:26: error: "),
+        ("ptx.cuh", "constexpr", "#include \"gone.cuh\"\nconstexpr", "ptx.cuh:3: "),
+    ] {
+        let Some(result) = compile(&changed(file, from, to), Arch::Sm90a) else { return };
+        let message = result.unwrap_err().to_string();
+        assert!(message.contains(place), "{place} in: {message}");
+    }
+    let empty = compile(&Sources::new([]), Arch::Sm90a).unwrap().unwrap_err().to_string();
+    assert!(empty.contains(ENTRY), "{empty}");
+}
+
+fn loader(cache: &Path, sources: Sources) -> Loader {
+    Loader { sources, cache: Some(Cache::new(cache)), search: Search::from_env() }
+}
+
+fn load(loader: &Loader, arch: Arch) -> Cubin {
+    loader.load(arch, &shape(), &TABLE[0]).unwrap()
+}
+
+#[test]
+fn a_kernel_is_compiled_once_and_again_if_the_cache_is_damaged() {
+    if nvrtc().is_none() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let ours = loader(folder.path(), fixture());
+    let first = load(&ours, Arch::Sm90a);
+    assert!(matches!(first.origin, Origin::Compiled(_)) && first.warnings.is_empty());
+    let again = load(&ours, Arch::Sm90a);
+    let Origin::Cached(path) = &again.origin else { panic!("{:?}", again.origin) };
+    assert_eq!((&again.bytes, &again.info), (&first.bytes, &first.info));
+    // Other sources and another architecture are other kernels.
+    let other = loader(folder.path(), changed("ptx.cuh", "THREADS", "/**/ THREADS"));
+    assert!(matches!(load(&other, Arch::Sm90a).origin, Origin::Compiled(_)));
+    assert!(matches!(load(&ours, Arch::Sm120a).origin, Origin::Compiled(_)));
+    fs::write(path, "damaged").unwrap();
+    assert!(matches!(load(&ours, Arch::Sm90a).origin, Origin::Compiled(_)));
+    assert!(matches!(load(&ours, Arch::Sm90a).origin, Origin::Cached(_)));
+    // Without a compiler the cached kernel does.
+    let without = Loader { search: Search::default(), ..ours };
+    assert!(matches!(load(&without, Arch::Sm90a).origin, Origin::Cached(_)));
+}
+
+#[test]
+fn a_cache_that_cannot_be_written_is_a_warning() {
+    if nvrtc().is_none() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("file");
+    fs::write(&file, "").unwrap();
+    let cubin = load(&loader(&file.join("kernels"), fixture()), Arch::Sm90a);
+    assert!(matches!(cubin.origin, Origin::Compiled(_)));
+    assert!(cubin.warnings[0].contains("could not be kept"), "{:?}", cubin.warnings);
+}
+
+#[test]
+fn without_compiler_and_cache_the_message_says_what_to_do() {
+    let folder = tempfile::tempdir().unwrap();
+    let nowhere = folder.path().join("nowhere");
+    let search = Search { named: Some(nowhere.clone()), ..Search::default() };
+    let loader = Loader { search, ..loader(&folder.path().join("cache"), fixture()) };
+    let message = loader.load(Arch::Sm90a, &shape(), &TABLE[0]).unwrap_err().to_string();
+    for part in [TABLE[0].name, "sm_90a", &nowhere.display().to_string(), "pip install"] {
+        assert!(message.contains(part), "{message}");
+    }
+}
+
+#[test]
+fn a_folder_of_kernels_has_a_manifest_and_forgets_old_ones() {
+    if nvrtc().is_none() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let build = |sources: &Sources, archs: &[Arch]| {
+        let search = Search::from_env();
+        bundle::build(sources, &search, archs, &[shape()], folder.path()).unwrap()
+    };
+    let count = || fs::read_dir(folder.path()).unwrap().count();
+    let built = build(&fixture(), &Arch::ALL);
+    assert_eq!((built.len(), count()), (2 * TABLE.len(), 2 * TABLE.len() + 1));
+    let text = fs::read(folder.path().join(bundle::MANIFEST)).unwrap();
+    let manifest: bundle::Manifest = serde_json::from_slice(&text).unwrap();
+    for (row, built) in manifest.kernels.iter().zip(&built) {
+        assert_eq!(*row, built.row);
+        let cubin = fs::read(folder.path().join(&row.file)).unwrap();
+        assert_eq!(CubinInfo::read(&cubin).unwrap(), built.info);
+    }
+    fs::write(folder.path().join("mine.txt"), "stays").unwrap();
+    build(&changed("ptx.cuh", "THREADS", "/**/ THREADS"), &[Arch::Sm90a]);
+    assert_eq!(count(), TABLE.len() + 2);
+}
+
+/// The fixture's cubin, or some bytes where there is no compiler.
+fn cubin_bytes() -> &'static [u8] {
+    static BYTES: OnceLock<Vec<u8>> = OnceLock::new();
+    BYTES.get_or_init(|| match compile(&fixture(), Arch::Sm120a) {
+        Some(cubin) => cubin.unwrap(),
+        None => b"\x7fELF\x02\x01\x01".repeat(40),
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig {
+        cases: 2000,
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    })]
+
+    #[test]
+    fn a_mutated_cubin_never_panics(
+        changes in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..20),
+        length in any::<prop::sample::Index>(),
+        cut in any::<bool>(),
+    ) {
+        let mut bytes = cubin_bytes().to_vec();
+        for (at, byte) in changes {
+            let at = at.index(bytes.len());
+            bytes[at] = byte;
+        }
+        if cut {
+            bytes.truncate(length.index(bytes.len()));
+        }
+        let _ = CubinInfo::read(&bytes);
+    }
+
+    #[test]
+    fn arbitrary_bytes_never_panic(bytes in proptest::collection::vec(any::<u8>(), 0..400)) {
+        prop_assert!(CubinInfo::read(&bytes).is_err());
+    }
+}
+
+#[test]
+fn an_elf_file_that_is_no_cubin_is_refused() {
+    let program = fs::read(std::env::current_exe().unwrap()).unwrap();
+    let message = CubinInfo::read(&program).unwrap_err().to_string();
+    assert!(message.contains("not for CUDA"), "{message}");
+}
