@@ -4,6 +4,7 @@
 
 pub mod dump;
 pub mod generate;
+pub mod kernel;
 pub mod pack;
 
 /// Declares an enum whose discriminants and names are part of the contract between languages.
@@ -87,6 +88,18 @@ impl EventKind {
     /// Whether the span is time blocked on somebody else.
     pub fn is_wait(self) -> bool {
         self != EventKind::Work
+    }
+}
+
+wire_enum! {
+    /// What a block of the megakernel can wait for.
+    WaitKind {
+        /// A value of another block.
+        Exchange = 0, "exchange";
+        /// Weights that have not arrived yet.
+        RingFull = 1, "ring_full";
+        /// A stage that the consumers have not released yet.
+        RingEmpty = 2, "ring_empty";
     }
 }
 

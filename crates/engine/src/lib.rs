@@ -1,13 +1,17 @@
 //! The engines that turn a token into the next: one step, one token.
 
 pub mod cpu;
+pub mod cuda;
+mod plan;
+mod rope;
 
 pub use cpu::{CpuEngine, CpuOptions};
+pub use cuda::{CudaEngine, CudaOptions};
 
 use monolith_abi::{Phase, dump::Dump};
 use monolith_handoff::{Fault, FaultCause};
 use monolith_model::Config;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// What an engine is and where it runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,6 +26,15 @@ pub struct EngineInfo {
     pub blocks: usize,
     /// Positions that the KV cache has room for.
     pub context: usize,
+}
+
+/// What [`Engine::decode`] did.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Decoded {
+    /// The greedy tokens, one a step.
+    pub tokens: Vec<u32>,
+    /// Time of all steps together: on a GPU between two events, on a CPU by the clock.
+    pub seconds: f64,
 }
 
 /// Something that decodes one token a step, batch 1.
@@ -42,6 +55,38 @@ pub trait Engine {
     /// A token outside the vocabulary, a position outside the context or beyond what is cached,
     /// logits that are not numbers, or a step that failed.
     fn step(&mut self, token: u32, position: usize) -> Result<u32, EngineError>;
+
+    /// Runs a prompt from position 0 on and gives the greedy next token.
+    ///
+    /// # Errors
+    /// Those of [`Engine::step`]; a prompt without tokens is a gap.
+    fn prefill(&mut self, tokens: &[u32]) -> Result<u32, EngineError> {
+        let mut next = Err(EngineError::Gap { position: 0, cached: 0 });
+        for (position, &token) in tokens.iter().enumerate() {
+            next = Ok(self.step(token, position)?);
+        }
+        next
+    }
+
+    /// Decodes greedily: `steps` steps from `token` at `position` on, each fed its predecessor's
+    /// token, timed around all of them. Nothing ends the text early.
+    ///
+    /// # Errors
+    /// Those of [`Engine::step`].
+    fn decode(
+        &mut self,
+        token: u32,
+        position: usize,
+        steps: usize,
+    ) -> Result<Decoded, EngineError> {
+        let begin = Instant::now();
+        let mut tokens = Vec::with_capacity(steps);
+        for step in 0..steps {
+            let from = tokens.last().copied().unwrap_or(token);
+            tokens.push(self.step(from, position + step)?);
+        }
+        Ok(Decoded { tokens, seconds: begin.elapsed().as_secs_f64() })
+    }
 
     /// [`Engine::step`], with every block's spans recorded.
     ///
@@ -129,6 +174,24 @@ pub enum EngineError {
         /// What was expected and seen.
         fault: Fault,
     },
+    /// A wait inside the kernel ended without what it waited for.
+    #[error("block {block} (warp {warp}) waited for {what} and gave up after {patience:?}")]
+    KernelFault {
+        /// Who waited.
+        block: u32,
+        /// Which of its warps.
+        warp: u32,
+        /// For what, of which phase and layer, and from whom.
+        what: String,
+        /// How long a wait may last.
+        patience: Duration,
+    },
+    /// The GPU, its driver or the kernel cannot be used: why, and what helps.
+    #[error("{0}")]
+    Gpu(String),
+    /// A step cannot be recorded by this variant.
+    #[error("variant {0} records no X-ray")]
+    NoXray(String),
     /// A block panicked: a bug in the engine.
     #[error("block {block} panicked: {message}")]
     Panic {

@@ -1,13 +1,15 @@
 //! The CPU engine against the reference, phase by phase; its determinism; its faults.
 
+mod common;
+
+use common::{intermediates, pack, random};
+
 use monolith_abi::{EventKind, Phase, dump::NO_BLOCK};
 use monolith_engine::cpu::{Planted, simd::Simd};
 use monolith_engine::{CpuEngine, CpuOptions, Engine, EngineError};
 use monolith_model::{Config, LayerTensor, MemoryWeights, Tensor};
-use monolith_pack::{Pack, Source, pack_to_bytes};
-use monolith_reference::{Intermediates, KvFormat, Place, Reference, Stop, first_difference};
+use monolith_reference::{KvFormat, Reference, Stop, first_difference};
 use proptest::prelude::*;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// How far an engine's value may be from the reference's, as a share of the largest value of the
@@ -29,42 +31,12 @@ fn config() -> Config {
     }
 }
 
-fn random(config: &Config, seed: u64) -> MemoryWeights {
-    let mut state = seed;
-    MemoryWeights::from_fn(config, |tensor, _, _| {
-        state =
-            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        let unit = (state >> 40) as f32 / (1u64 << 23) as f32 - 1.0;
-        if tensor.is_norm() { 1.0 + 0.5 * unit } else { 0.25 * unit }
-    })
-}
-
-fn pack(weights: &MemoryWeights) -> Arc<Pack> {
-    let bytes = pack_to_bytes(weights, Source { model: "random".into(), revision: None });
-    Arc::new(Pack::from_bytes(bytes, "random.pack").expect("a fresh pack is whole"))
-}
-
 fn options(threads: usize) -> CpuOptions {
     CpuOptions { threads, ..CpuOptions::default() }
 }
 
 fn load(weights: &MemoryWeights, options: &CpuOptions) -> CpuEngine {
     CpuEngine::load(pack(weights), options).expect("the options suit the model")
-}
-
-/// Every phase's output of the engine's last step.
-fn intermediates(engine: &CpuEngine) -> Intermediates {
-    let mut seen = Intermediates::default();
-    for layer in 0..engine.config().layers {
-        for phase in Phase::LAYER {
-            let values = engine.intermediate(layer, phase).expect("a step was run");
-            seen.insert(Place { layer: Some(layer), phase }, 1, values);
-        }
-    }
-    let mut logits = Vec::new();
-    engine.logits(&mut logits);
-    seen.insert(Place::LM_HEAD, 1, logits);
-    seen
 }
 
 /// Greedy tokens and all logits' bits of a decode from token 1.

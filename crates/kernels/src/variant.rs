@@ -35,10 +35,11 @@ pub struct Variant {
     pub stages: [u32; 2],
     /// Positions of the KV cache that a warp takes at a time.
     pub kv_chunk: u32,
-    /// Positions whose keys and values a warp loads before it uses the first.
-    pub kv_ahead: u32,
     /// Parts that the KV range of a head is split into.
     pub kv_splits: u32,
+    /// Positions whose keys and values a warp loads before it uses the first, on sm_90a and on
+    /// sm_120a: with 4, ptxas spills on the latter.
+    pub kv_ahead: [u32; 2],
     /// Machine instructions without which it would not be what it says.
     pub instructions: &'static [&'static str],
 }
@@ -54,7 +55,7 @@ pub const TABLE: &[Variant] = &[Variant {
     stages: [11, 3],
     kv_chunk: 128,
     kv_splits: 16,
-    kv_ahead: 4,
+    kv_ahead: [4, 2],
     // Tensor cores; the bulk copies of the weight stream; the mbarriers of its ring.
     instructions: &["HMMA", "UBLKCP", "SYNCS"],
 }];
@@ -92,8 +93,8 @@ impl Variant {
             ("ML_STAGES", self.stages_on(arch)),
             ("ML_KV_CHUNK", self.kv_chunk),
             ("ML_KV_SPLITS", self.kv_splits),
-            ("ML_KV_AHEAD", self.kv_ahead),
             ("ML_SHARED_BYTES_MAX", arch.shared_bytes_max()),
+            ("ML_KV_AHEAD", self.kv_ahead[arch as usize]),
             ("ML_XRAY", u32::from(self.xray)),
         ]
     }

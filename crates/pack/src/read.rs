@@ -146,6 +146,17 @@ impl Pack {
         &self.header.source
     }
 
+    /// All sections in one piece, as a GPU keeps them: gaps between sections included.
+    pub fn payload(&self) -> &[u8] {
+        let (first, last) = (&self.places[0], &self.places[self.places.len() - 1]);
+        &self.bytes.all()[first.start..last.end]
+    }
+
+    /// A section's first byte, from the start of the payload.
+    pub fn offset(&self, section: Section) -> u64 {
+        self.header.sections[section.index(&self.config)].offset
+    }
+
     fn section_bytes(&self, section: Section) -> &[u8] {
         &self.bytes.all()[self.places[section.index(&self.config)].clone()]
     }

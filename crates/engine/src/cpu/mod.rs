@@ -7,8 +7,7 @@
 
 mod attention;
 mod matvec;
-mod plan;
-mod rope;
+
 pub mod simd;
 mod step;
 mod team;

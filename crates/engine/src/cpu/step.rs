@@ -5,9 +5,9 @@
 
 use super::attention::{Attend, HeadCache};
 use super::matvec::{MatVec, Spread};
-use super::rope::RopeTable;
 use super::simd::{LANES, silu, sum_of_squares};
 use super::team::{Planted, Shared};
+use crate::rope::RopeTable;
 use monolith_abi::dump::{NO_BLOCK, NO_LAYER, Record};
 use monolith_abi::{EventKind, Phase, pack::TILE_ROWS};
 use monolith_handoff::{Exchange, Fault};

@@ -1,9 +1,9 @@
 //! The team: one persistent thread a worker, woken once a step.
 
-use super::plan::Plan;
-use super::rope::RopeTable;
 use super::simd::Simd;
 use super::step::{State, Step, StepFault};
+use crate::plan::Plan;
+use crate::rope::RopeTable;
 use monolith_abi::Phase;
 use monolith_abi::dump::Record;
 use monolith_handoff::{Abort, Doorbell, Exchange, Patience, STOPPED};

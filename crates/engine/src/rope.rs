@@ -28,6 +28,11 @@ impl RopeTable {
         RopeTable { angles, pairs }
     }
 
+    /// (cos, sin), position after position.
+    pub(crate) fn angles(&self) -> &[(f32, f32)] {
+        &self.angles
+    }
+
     /// Rotates a head: element `i` of the first half with element `i` of the second.
     pub(crate) fn rotate(&self, head: &mut [f32], position: usize) {
         let angles = &self.angles[position * self.pairs..(position + 1) * self.pairs];

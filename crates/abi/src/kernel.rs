@@ -1,0 +1,168 @@
+//! What the host and the megakernel hand each other.
+
+/// Declares a struct whose layout is part of the contract: the Rust form here, the CUDA form in
+/// the generated header, offsets asserted on both sides. `@` stands for the field's name.
+macro_rules! wire_struct {
+    (
+        $(#[$doc:meta])*
+        $name:ident { $($(#[$fdoc:meta])* $field:ident: $rust:ty, $cuda:literal;)+ }
+    ) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, Default, PartialEq)]
+        #[repr(C)]
+        pub struct $name { $($(#[$fdoc])* pub $field: $rust,)+ }
+
+        impl $name {
+            /// Name, CUDA declaration and offset of every field.
+            pub const FIELDS: &'static [(&'static str, &'static str, usize)] = &[
+                $((stringify!($field), $cuda, std::mem::offset_of!($name, $field)),)+
+            ];
+        }
+    };
+}
+
+/// Most blocks that a launch may have: the final slot has room for so many.
+pub const BLOCKS_MAX: u32 = 256;
+/// Most ids that end a text on the device.
+pub const EOS_MAX: usize = 4;
+/// The row that stands for "a logit is not a number".
+pub const NOT_A_NUMBER: u32 = u32::MAX;
+
+/// [`StepArgs::flags`]: the LM head runs (a prompt's inner tokens need no logits).
+pub const STEP_HAS_HEAD: u32 = 1;
+/// [`StepArgs::flags`]: the greedy token is appended to the tokens, and ends the text if it is
+/// one of the ids that do.
+pub const STEP_APPENDS: u32 = 2;
+
+/// [`Control::stopped`]: the greedy token was one that ends a text.
+pub const STOPPED_END_OF_TEXT: u32 = 1;
+/// [`Control::stopped`]: a logit was not a number.
+pub const STOPPED_NOT_A_NUMBER: u32 = 2;
+
+/// [`FaultRecord::state`]: the record is whole.
+pub const FAULT_FILLED: u32 = 1;
+
+/// [`StepArgs::planted_kind`]: a block keeps a phase's values to itself.
+pub const PLANTED_NO_POST: u32 = 1;
+/// [`StepArgs::planted_kind`]: a block's loader leaves a phase's copies out.
+pub const PLANTED_NO_LOAD: u32 = 2;
+/// [`StepArgs::planted_kind`]: a block's consumers do not release a phase's stages.
+pub const PLANTED_NO_RELEASE: u32 = 3;
+
+wire_struct! {
+    /// The kernel's parameters. Pointers are device addresses; offsets are bytes from `weights`,
+    /// or from a layer's first section.
+    StepArgs {
+        /// The pack's payload.
+        weights: u64, "const u8* @";
+        /// KV cache, bf16, `[layer][key, value][KV head][context][head_dim]`.
+        kv: u64, "u16* @";
+        /// The exchange's units.
+        slots: u64, "u64* @";
+        /// Token ids, `[context + 1]`.
+        tokens: u64, "u32* @";
+        /// The greedy next token at each position, `[context]`.
+        greedy: u64, "u32* @";
+        /// Logits, `[vocab]`, or null.
+        logits: u64, "float* @";
+        /// Cosine and sine, `[context][head_dim / 2]`.
+        rope: u64, "const float2* @";
+        /// Words that outlive a launch.
+        control: u64, "Control* @";
+        /// Host memory, mapped.
+        fault: u64, "FaultRecord* @";
+        /// First section of layer 0.
+        layer_base: u64, "u64 @";
+        /// From one layer to the next.
+        layer_stride: u64, "u64 @";
+        /// Within a layer: input norm, post-attention norm, q norm, k norm.
+        norms: u64, "u64 @";
+        /// Within a layer.
+        qkv: u64, "u64 @";
+        /// Within a layer.
+        o_proj: u64, "u64 @";
+        /// Within a layer.
+        gate_up: u64, "u64 @";
+        /// Within a layer.
+        down: u64, "u64 @";
+        /// Norm before the LM head.
+        final_norm: u64, "u64 @";
+        /// LM head.
+        lm_head: u64, "u64 @";
+        /// Embedding.
+        embedding: u64, "u64 @";
+        /// How long a wait may last.
+        patience_ns: u64, "u64 @";
+        /// Step number, from 1.
+        epoch: u32, "u32 @";
+        /// Position of the token.
+        position: u32, "u32 @";
+        /// Positions in the KV cache.
+        context: u32, "u32 @";
+        /// `STEP_*`.
+        flags: u32, "u32 @";
+        /// RMSNorm epsilon.
+        norm_eps: f32, "float @";
+        /// Ids in `eos`.
+        eos_count: u32, "u32 @";
+        /// Ids that end a text.
+        eos: [u32; EOS_MAX], "u32 @[EOS_MAX]";
+        /// `PLANTED_*`, or 0: a fault for the tests of the fault path.
+        planted_kind: u32, "u32 @";
+        /// Which block.
+        planted_block: u32, "u32 @";
+        /// Which layer.
+        planted_layer: u32, "u32 @";
+        /// Which phase.
+        planted_phase: u32, "u32 @";
+        /// Not 0: blocks dawdle before some gathers, by a hash of this.
+        delay_seed: u32, "u32 @";
+        /// Nothing: there is no padding.
+        reserved: u32, "u32 @";
+    }
+}
+
+wire_struct! {
+    /// Words in device memory that outlive a launch.
+    Control {
+        /// Not 0: a block gave up, and all leave.
+        abort: u32, "u32 @";
+        /// Not 0: some thread is writing the fault record.
+        fault_claimed: u32, "u32 @";
+        /// `STOPPED_*`, or 0: launches that follow do nothing.
+        stopped: u32, "u32 @";
+        /// Nothing: there is no padding.
+        reserved: u32, "u32 @";
+    }
+}
+
+wire_struct! {
+    /// The first wait that ended without what it waited for.
+    FaultRecord {
+        /// [`FAULT_FILLED`] once the rest is written.
+        state: u32, "u32 @";
+        /// A [`crate::WaitKind`].
+        kind: u32, "u32 @";
+        /// Who waited.
+        block: u32, "u32 @";
+        /// Which warp of the block.
+        warp: u32, "u32 @";
+        /// Of which layer the thing waited for was, or `NO_LAYER`.
+        layer: u32, "u32 @";
+        /// Of which phase: a [`crate::Phase`].
+        phase: u32, "u32 @";
+        /// Exchange: the unit. Ring: the stage.
+        unit: u32, "u32 @";
+        /// Epoch or parity waited for.
+        expected: u32, "u32 @";
+        /// Epoch or parity seen.
+        seen: u32, "u32 @";
+        /// The step's epoch.
+        epoch: u32, "u32 @";
+        /// Nothing: there is no padding.
+        reserved: [u32; 6], "u32 @[6]";
+    }
+}
+
+const _: () = assert!(size_of::<FaultRecord>() == 64 && size_of::<Control>() == 16);
+const _: () = assert!(size_of::<StepArgs>() == 20 * 8 + 16 * 4);

@@ -1,0 +1,124 @@
+//! The GPU: finding it, loading the kernel, and the words that a fault is written to.
+
+use super::CudaOptions;
+use crate::EngineError;
+use cudarc::driver::sys::{self, CUdevice_attribute, CUfunction_attribute};
+use cudarc::driver::{CudaContext, CudaFunction, CudaStream, DriverError, PinnedHostSlice};
+use cudarc::nvrtc::Ptx;
+use monolith_abi::kernel::{FAULT_FILLED, FaultRecord};
+use monolith_kernels::{Arch, Shape};
+use monolith_model::Config;
+use std::sync::Arc;
+
+/// A GPU with the kernel loaded.
+pub(super) struct Gpu {
+    pub(super) context: Arc<CudaContext>,
+    pub(super) stream: Arc<CudaStream>,
+    pub(super) kernel: CudaFunction,
+    pub(super) kernel_key: String,
+    pub(super) name: String,
+    pub(super) multiprocessors: usize,
+    pub(super) threads: u32,
+    pub(super) shared_bytes: u32,
+    pub(super) slot_units: usize,
+}
+
+/// What the driver said, as our error.
+pub(super) fn gpu_error(error: DriverError) -> EngineError {
+    EngineError::Gpu(format!("the GPU's driver: {error}"))
+}
+
+/// Version of the CUDA that the installed driver can run (13000 is 13.0); `None` without a driver.
+pub(super) fn driver_version() -> Option<i32> {
+    // SAFETY: only tries to open the library by name.
+    if !unsafe { sys::is_culib_present() } {
+        return None;
+    }
+    let mut version = 0;
+    // SAFETY: the library is there, and the call writes one integer.
+    let result = unsafe { sys::cuDriverGetVersion(&mut version) };
+    (result == sys::CUresult::CUDA_SUCCESS).then_some(version)
+}
+
+/// Finds the GPU and loads the kernel for it.
+pub(super) fn open(options: &CudaOptions, config: &Config) -> Result<Gpu, EngineError> {
+    let words = |error: &dyn std::fmt::Display| EngineError::Gpu(error.to_string());
+    let shape = Shape::of(config).map_err(|error| words(&error))?;
+    monolith_kernels::check_driver(driver_version()).map_err(|error| words(&error))?;
+    let context = CudaContext::new(options.device).map_err(gpu_error)?;
+    let name = context.name().map_err(gpu_error)?;
+    let (major, minor) = context.compute_capability().map_err(gpu_error)?;
+    let arch = Arch::of_gpu(&name, major as u32, minor as u32).map_err(|error| words(&error))?;
+    let cubin =
+        monolith_kernels::load(arch, &shape, options.variant).map_err(|error| words(&error))?;
+    let constant = |name: &str| cubin.info.constant(name).map_err(|error| words(&error));
+    let (threads, shared_bytes) =
+        (constant("monolith_threads")?, constant("monolith_shared_bytes")?);
+    let slot_units = constant("monolith_slot_units")?;
+    let module = context.load_module(Ptx::from_binary(cubin.bytes.to_vec())).map_err(gpu_error)?;
+    let kernel = module.load_function("monolith_step").map_err(gpu_error)?;
+    let dynamic = CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
+    kernel.set_attribute(dynamic, shared_bytes as i32).map_err(gpu_error)?;
+    let count = CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT;
+    let multiprocessors = context.attribute(count).map_err(gpu_error)? as usize;
+    Ok(Gpu {
+        stream: context.new_stream().map_err(gpu_error)?,
+        kernel,
+        kernel_key: cubin.key,
+        name,
+        multiprocessors,
+        threads: threads as u32,
+        shared_bytes: shared_bytes as u32,
+        slot_units: slot_units as usize,
+        context,
+    })
+}
+
+/// Host memory that the kernel writes a fault to.
+#[derive(Debug)]
+pub(super) struct FaultWords(PinnedHostSlice<u32>);
+
+impl FaultWords {
+    pub(super) fn new(context: &Arc<CudaContext>) -> Result<FaultWords, EngineError> {
+        let words = size_of::<FaultRecord>() / 4;
+        let flags = sys::CU_MEMHOSTALLOC_DEVICEMAP;
+        // SAFETY: the memory is written to before it is read, two lines below.
+        let mut memory =
+            unsafe { context.alloc_pinned_with_flags(words, flags) }.map_err(gpu_error)?;
+        memory.as_mut_slice().map_err(gpu_error)?.fill(0);
+        Ok(FaultWords(memory))
+    }
+
+    /// With unified addressing, which every GPU of ours has, the host's address is the device's.
+    pub(super) fn device_address(&self) -> u64 {
+        self.0.as_ptr().map_or(0, |address| address as u64)
+    }
+
+    /// The record, once the kernel has filled it.
+    pub(super) fn read(&self) -> Option<FaultRecord> {
+        let words = self.0.as_slice().ok()?;
+        let word = |at: usize| {
+            // SAFETY: the reference is valid; the read is volatile since a kernel writes there.
+            unsafe { std::ptr::from_ref(&words[at]).read_volatile() }
+        };
+        (word(0) == FAULT_FILLED).then(|| FaultRecord {
+            state: word(0),
+            kind: word(1),
+            block: word(2),
+            warp: word(3),
+            layer: word(4),
+            phase: word(5),
+            unit: word(6),
+            expected: word(7),
+            seen: word(8),
+            epoch: word(9),
+            reserved: [0; 6],
+        })
+    }
+}
+
+/// Cosine and sine of every angle, `[context][head_dim / 2][2]`, computed in f64, rounded once.
+pub(super) fn rope_table(config: &Config, context: usize) -> Vec<f32> {
+    let table = crate::rope::RopeTable::new(config, context);
+    table.angles().iter().flat_map(|&(cos, sin)| [cos, sin]).collect()
+}

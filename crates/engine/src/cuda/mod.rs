@@ -1,0 +1,336 @@
+//! The CUDA engine: the megakernel's host side. One launch a token; the token stays on the
+//! device, so launches follow each other without the host.
+
+mod device;
+mod fault;
+mod params;
+
+use crate::{Decoded, Engine, EngineError, EngineInfo};
+use cudarc::driver::{CudaFunction, CudaSlice, CudaStream, LaunchConfig, PushKernelArg};
+use device::{FaultWords, gpu_error, open, rope_table};
+use fault::Fault;
+use monolith_abi::Phase;
+use monolith_abi::dump::Dump;
+use monolith_abi::kernel::{
+    BLOCKS_MAX, STEP_APPENDS, STEP_HAS_HEAD, STOPPED_NOT_A_NUMBER, StepArgs,
+};
+use monolith_kernels::Variant;
+use monolith_model::Config;
+use monolith_pack::Pack;
+use params::Param;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Context where none is asked for, if the model goes that far.
+const DEFAULT_CONTEXT: usize = 4096;
+
+/// How the CUDA engine is to be loaded.
+#[derive(Clone, Debug)]
+pub struct CudaOptions {
+    /// Which GPU.
+    pub device: usize,
+    /// Row of the variant table.
+    pub variant: &'static Variant,
+    /// Blocks; `None`: one an SM.
+    pub blocks: Option<usize>,
+    /// Positions in the KV cache; `None`: 4,096, or the model's maximum if lower.
+    pub context: Option<usize>,
+    /// How long a wait may last before it is a fault.
+    pub patience: Duration,
+    /// A fault for the tests of the fault path.
+    pub planted: Option<Planted>,
+    /// Not 0: blocks dawdle before some gathers, by a hash of this.
+    pub delay_seed: u32,
+}
+
+impl Default for CudaOptions {
+    fn default() -> CudaOptions {
+        CudaOptions {
+            device: 0,
+            variant: &monolith_kernels::variant::TABLE[0],
+            blocks: None,
+            context: None,
+            patience: Duration::from_secs(2),
+            planted: None,
+            delay_seed: 0,
+        }
+    }
+}
+
+/// A fault of one block in one phase.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Planted {
+    /// One of `monolith_abi::kernel::PLANTED_*`.
+    pub kind: u32,
+    /// Which block.
+    pub block: u32,
+    /// Which layer.
+    pub layer: u32,
+    /// Which phase.
+    pub phase: Phase,
+}
+
+/// The CUDA engine.
+#[derive(Debug)]
+pub struct CudaEngine {
+    pack: Arc<Pack>,
+    info: EngineInfo,
+    /// Names the kernel in a run's record: the hash over its sources and options.
+    kernel_key: String,
+    stream: Arc<CudaStream>,
+    kernel: CudaFunction,
+    launch: LaunchConfig,
+    args: StepArgs,
+    buffers: Buffers,
+    fault: FaultWords,
+    options: CudaOptions,
+    /// Positions whose keys and values are cached.
+    cached: usize,
+    stopped: bool,
+}
+
+/// Device memory. What only the kernel touches is held for its lifetime.
+#[derive(Debug)]
+struct Buffers {
+    _weights: CudaSlice<u8>,
+    _kv: CudaSlice<u16>,
+    _rope: CudaSlice<f32>,
+    slots: CudaSlice<u64>,
+    tokens: CudaSlice<u32>,
+    greedy: CudaSlice<u32>,
+    logits: CudaSlice<f32>,
+    control: CudaSlice<u32>,
+}
+
+impl CudaEngine {
+    /// Loads a pack: finds the kernel, copies the weights, allocates everything.
+    ///
+    /// # Errors
+    /// No driver or GPU, a GPU or model that no kernel is for, no room, a context or number of
+    /// blocks that cannot be.
+    pub fn load(pack: Arc<Pack>, options: &CudaOptions) -> Result<CudaEngine, EngineError> {
+        let max = pack.config().max_positions;
+        let context = options.context.unwrap_or(DEFAULT_CONTEXT.min(max));
+        if context == 0 || context > max {
+            return Err(EngineError::ContextSize { context, max });
+        }
+        let gpu = open(options, pack.config())?;
+        let stream = gpu.stream.clone();
+        let blocks = options.blocks.unwrap_or(gpu.multiprocessors);
+        if blocks == 0 || blocks > gpu.multiprocessors || blocks > BLOCKS_MAX as usize {
+            let most = gpu.multiprocessors.min(BLOCKS_MAX as usize);
+            let what = format!("{blocks} blocks: 1 to {most} can be resident on {}", gpu.name);
+            return Err(EngineError::Gpu(what));
+        }
+        let buffers = Buffers::new(&stream, &pack, context, gpu.slot_units).map_err(gpu_error)?;
+        let fault = FaultWords::new(&gpu.context)?;
+        let mut args = params::args(&pack, options, context)?;
+        buffers.point(&stream, &mut args);
+        args.fault = fault.device_address();
+        Ok(CudaEngine {
+            info: EngineInfo {
+                engine: "cuda",
+                variant: options.variant.name.into(),
+                device: gpu.name,
+                blocks,
+                context,
+            },
+            launch: LaunchConfig {
+                grid_dim: (blocks as u32, 1, 1),
+                block_dim: (gpu.threads, 1, 1),
+                shared_mem_bytes: gpu.shared_bytes,
+            },
+            kernel_key: gpu.kernel_key,
+            kernel: gpu.kernel,
+            stream,
+            pack,
+            args,
+            buffers,
+            fault,
+            options: options.clone(),
+            cached: 0,
+            stopped: false,
+        })
+    }
+
+    /// The hash over the kernel's sources and options.
+    pub fn kernel_key(&self) -> &str {
+        &self.kernel_key
+    }
+
+    /// Overwrites the logits with NaN, so that a test sees which ones a step writes.
+    ///
+    /// # Errors
+    /// What the driver says.
+    pub fn poison_logits(&mut self) -> Result<(), EngineError> {
+        let poison = vec![f32::NAN; self.pack.config().vocab];
+        self.stream.memcpy_htod(&poison, &mut self.buffers.logits).map_err(gpu_error)
+    }
+
+    /// Checks that the steps fit; every step of a run is checked before the first is launched.
+    fn check(&self, tokens: &[u32], position: usize, steps: usize) -> Result<(), EngineError> {
+        let vocab = self.pack.config().vocab;
+        if let Some(&token) = tokens.iter().find(|&&token| token as usize >= vocab) {
+            return Err(EngineError::Token { token, vocab });
+        }
+        let last = (position + steps).saturating_sub(1);
+        if last >= self.info.context {
+            return Err(EngineError::Context { position: last, context: self.info.context });
+        }
+        if position > self.cached {
+            return Err(EngineError::Gap { position, cached: self.cached });
+        }
+        if self.stopped { Err(EngineError::Stopped) } else { Ok(()) }
+    }
+
+    /// Puts one step on the stream.
+    fn launch(&mut self, position: usize, flags: u32) -> Result<(), EngineError> {
+        self.args.epoch = self.args.epoch.checked_add(1).ok_or(EngineError::Stopped)?;
+        self.args.position = position as u32;
+        self.args.flags = flags;
+        let param = Param(self.args);
+        let mut launch = self.stream.launch_builder(&self.kernel);
+        launch.arg(&param);
+        // SAFETY: the parameter is the kernel's one parameter, its layout asserted on both
+        // sides; every address in it is of memory that this engine holds, and the position and
+        // token were checked against the sizes of that memory. Cooperative: all blocks are
+        // resident, or the launch is refused.
+        unsafe { launch.launch_cooperative(self.launch) }.map_err(gpu_error)?;
+        Ok(())
+    }
+
+    /// Waits for what was launched; tells what went wrong in it.
+    fn finish(&mut self) -> Result<(), EngineError> {
+        if let Err(error) = self.stream.synchronize() {
+            self.stopped = true;
+            return Err(gpu_error(error));
+        }
+        if let Some(record) = self.fault.read() {
+            self.stopped = true;
+            let fault = Fault { record, config: self.pack.config(), options: &self.options };
+            return Err(fault.into_error(self.info.blocks));
+        }
+        let control = self.stream.clone_dtoh(&self.buffers.control).map_err(gpu_error)?;
+        if control[2] == STOPPED_NOT_A_NUMBER {
+            self.stopped = true;
+            return Err(EngineError::NotANumber);
+        }
+        Ok(())
+    }
+
+    fn put_tokens(&mut self, tokens: &[u32], position: usize) -> Result<(), EngineError> {
+        let mut place = self.buffers.tokens.slice_mut(position..position + tokens.len());
+        self.stream.memcpy_htod(tokens, &mut place).map_err(gpu_error)
+    }
+
+    fn greedy(&self, position: usize, steps: usize) -> Result<Vec<u32>, EngineError> {
+        let place = self.buffers.greedy.slice(position..position + steps);
+        self.stream.clone_dtoh(&place).map_err(gpu_error)
+    }
+}
+
+impl Buffers {
+    fn new(
+        stream: &Arc<CudaStream>,
+        pack: &Pack,
+        context: usize,
+        slot_units: usize,
+    ) -> Result<Buffers, cudarc::driver::DriverError> {
+        let config = pack.config();
+        let kv = config.layers * 2 * config.kv_dim() * context;
+        Ok(Buffers {
+            _weights: stream.clone_htod(pack.payload())?,
+            _kv: stream.alloc_zeros(kv)?,
+            _rope: stream.clone_htod(&rope_table(config, context))?,
+            slots: stream.alloc_zeros(slot_units)?,
+            tokens: stream.alloc_zeros(context + 1)?,
+            greedy: stream.alloc_zeros(context)?,
+            logits: stream.alloc_zeros(config.vocab)?,
+            control: stream.alloc_zeros(size_of::<monolith_abi::kernel::Control>() / 4)?,
+        })
+    }
+}
+
+impl Engine for CudaEngine {
+    fn info(&self) -> &EngineInfo {
+        &self.info
+    }
+
+    fn config(&self) -> &Config {
+        self.pack.config()
+    }
+
+    fn cached(&self) -> usize {
+        self.cached
+    }
+
+    fn step(&mut self, token: u32, position: usize) -> Result<u32, EngineError> {
+        self.check(&[token], position, 1)?;
+        self.put_tokens(&[token], position)?;
+        self.args.logits = self.buffers.logits_address(&self.stream);
+        self.launch(position, STEP_HAS_HEAD)?;
+        self.finish()?;
+        self.cached = position + 1;
+        Ok(self.greedy(position, 1)?[0])
+    }
+
+    fn prefill(&mut self, tokens: &[u32]) -> Result<u32, EngineError> {
+        let Some(last) = tokens.len().checked_sub(1) else {
+            return Err(EngineError::Gap { position: 0, cached: 0 });
+        };
+        self.check(tokens, 0, tokens.len())?;
+        self.put_tokens(tokens, 0)?;
+        self.args.logits = self.buffers.logits_address(&self.stream);
+        for position in 0..last {
+            self.launch(position, 0)?;
+        }
+        self.launch(last, STEP_HAS_HEAD)?;
+        self.finish()?;
+        self.cached = tokens.len();
+        Ok(self.greedy(last, 1)?[0])
+    }
+
+    fn decode(
+        &mut self,
+        token: u32,
+        position: usize,
+        steps: usize,
+    ) -> Result<Decoded, EngineError> {
+        self.check(&[token], position, steps)?;
+        self.put_tokens(&[token], position)?;
+        self.args.logits = 0;
+        let timing = Some(cudarc::driver::sys::CUevent_flags::CU_EVENT_DEFAULT);
+        let begin = self.stream.record_event(timing).map_err(gpu_error)?;
+        for step in 0..steps {
+            self.launch(position + step, STEP_HAS_HEAD | STEP_APPENDS)?;
+        }
+        let end = self.stream.record_event(timing).map_err(gpu_error)?;
+        self.finish()?;
+        let seconds = f64::from(begin.elapsed_ms(&end).map_err(gpu_error)?) / 1e3;
+        self.cached = position + steps;
+        Ok(Decoded { tokens: self.greedy(position, steps)?, seconds })
+    }
+
+    fn step_recorded(&mut self, _token: u32, _position: usize) -> Result<(u32, Dump), EngineError> {
+        Err(EngineError::NoXray(self.info.variant.clone()))
+    }
+
+    fn logits(&self, out: &mut Vec<f32>) {
+        out.resize(self.pack.config().vocab, f32::NAN);
+        if self.stream.memcpy_dtoh(&self.buffers.logits, out).is_err() {
+            out.fill(f32::NAN);
+        }
+    }
+
+    fn intermediate(&self, layer: usize, phase: Phase) -> Option<Vec<f32>> {
+        let config = self.pack.config();
+        if layer >= config.layers || !phase.is_per_layer() || self.args.epoch == 0 {
+            return None;
+        }
+        let plan = crate::plan::Plan::new(config, self.info.blocks);
+        let base = plan.base(layer, phase);
+        let units = self.buffers.slots.slice(base..base + plan.width(phase));
+        let words = self.stream.clone_dtoh(&units).ok()?;
+        Some(words.into_iter().map(|word| f32::from_bits(word as u32)).collect())
+    }
+}

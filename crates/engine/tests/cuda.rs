@@ -1,0 +1,217 @@
+//! The CUDA engine against the reference, phase by phase; its determinism; its faults.
+//! Without a GPU every test says so and passes: the record of a run on one is in `results/`.
+
+mod common;
+
+use common::{intermediates, pack, random};
+use monolith_abi::Phase;
+use monolith_abi::kernel::{PLANTED_NO_LOAD, PLANTED_NO_POST, PLANTED_NO_RELEASE};
+use monolith_engine::cuda::Planted;
+use monolith_engine::{CudaEngine, CudaOptions, Engine, EngineError};
+use monolith_model::{Config, MemoryWeights, Tensor, Weights, synth};
+use monolith_reference::{KvFormat, Reference, Stop, first_difference};
+use std::time::{Duration, Instant};
+
+/// How far a value may be from the reference's, as a share of the largest value of the same phase
+/// and position: as for the CPU engine, fp32 activations and sums in another order.
+const TOLERANCE: f32 = 2e-3;
+
+/// The smallest shape that the kernel runs: everything a multiple of 256, heads of 128.
+fn config() -> Config {
+    let config = synth::shape("tiny").expect("a named shape");
+    Config { layers: 3, vocab: 1003, max_positions: 4096, ..config }
+}
+
+/// The engine, or `None` where there is no GPU (said aloud).
+fn load(weights: &MemoryWeights, options: &CudaOptions) -> Option<CudaEngine> {
+    match CudaEngine::load(pack(weights), options) {
+        Ok(engine) => Some(engine),
+        Err(EngineError::Gpu(why)) if std::env::var_os("MONOLITH_NEEDS_GPU").is_none() => {
+            eprintln!("SKIPPED, no usable GPU: {why}");
+            None
+        }
+        Err(error) => panic!("{error}"),
+    }
+}
+
+/// Greedy tokens and logits' bits of a decode from token 1.
+fn decode(engine: &mut CudaEngine, steps: usize) -> (Vec<u32>, Vec<u32>) {
+    let (mut token, mut logits) = (1, Vec::new());
+    let (mut tokens, mut bits) = (Vec::new(), Vec::new());
+    for position in 0..steps {
+        token = engine.step(token, position).expect("the step runs");
+        engine.logits(&mut logits);
+        bits.extend(logits.iter().map(|logit| logit.to_bits()));
+        tokens.push(token);
+    }
+    (tokens, bits)
+}
+
+#[test]
+fn every_phase_agrees_with_the_reference() {
+    for tied in [true, false] {
+        let config = Config { tied, ..config() };
+        let weights = random(&config, 7);
+        let Some(mut engine) = load(&weights, &CudaOptions::default()) else { return };
+        let mut reference = Reference::new(&weights, KvFormat::Bf16);
+        let stop = Stop { layers: config.layers, after: Phase::LmHead };
+        let mut token = 3;
+        // Past the first chunk of positions, where attention is split.
+        for position in 0..300 {
+            let wanted = reference.trace(&[token], stop).expect("the reference runs");
+            let next = engine.step(token, position).expect("the step runs");
+            let seen = intermediates(&engine);
+            let difference = first_difference(&wanted, &seen, TOLERANCE);
+            assert_eq!(difference, None, "tied {tied}, position {position}");
+            let outputs = reference.extend(&[token]).expect("the reference runs");
+            let logits = outputs.logits.row(0);
+            let best = logits[outputs.greedy[0] as usize];
+            assert!(logits[next as usize] >= best - TOLERANCE * best.abs());
+            token = (token * 31 + 17) % config.vocab as u32;
+        }
+    }
+}
+
+#[test]
+fn positions_to_the_end_of_the_context_agree() {
+    let config = Config { layers: 2, ..config() };
+    let weights = random(&config, 17);
+    let options = CudaOptions { context: Some(4096), ..CudaOptions::default() };
+    let Some(mut engine) = load(&weights, &options) else { return };
+    let tokens: Vec<u32> = (0..4096u32).map(|at| (at * 7919 + 11) % 1003).collect();
+    engine.prefill(&tokens[..4094]).expect("the prompt fits");
+    let mut reference = Reference::new(&weights, KvFormat::Bf16);
+    reference.advance(&tokens[..4094]).expect("the reference runs");
+    let stop = Stop { layers: config.layers, after: Phase::LmHead };
+    for (position, &token) in tokens.iter().enumerate().skip(4094) {
+        let wanted = reference.trace(&[token], stop).expect("the reference runs");
+        reference.advance(&[token]).expect("the reference runs");
+        engine.step(token, position).expect("the step runs");
+        let difference = first_difference(&wanted, &intermediates(&engine), TOLERANCE);
+        assert_eq!(difference, None, "position {position}");
+    }
+    assert!(matches!(engine.step(1, 4096), Err(EngineError::Context { .. })));
+}
+
+#[test]
+fn the_bits_depend_on_neither_blocks_nor_delays_nor_runs() {
+    let weights = random(&config(), 11);
+    let Some(mut engine) = load(&weights, &CudaOptions::default()) else { return };
+    let base = decode(&mut engine, 200);
+    for run in 0..3 {
+        assert_eq!(decode(&mut engine, 200), base, "run {run}");
+    }
+    drop(engine);
+    for blocks in [128, 100, 33, 8, 1] {
+        let options = CudaOptions { blocks: Some(blocks), ..CudaOptions::default() };
+        let mut engine = load(&weights, &options).expect("there is a GPU");
+        assert_eq!(decode(&mut engine, 200), base, "{blocks} blocks");
+    }
+    for delay_seed in 1..4 {
+        let options = CudaOptions { delay_seed, ..CudaOptions::default() };
+        let mut engine = load(&weights, &options).expect("there is a GPU");
+        assert_eq!(decode(&mut engine, 200), base, "delays by seed {delay_seed}");
+    }
+}
+
+#[test]
+fn a_decode_is_its_steps_and_a_prefill_too() {
+    let weights = random(&config(), 13);
+    let Some(mut engine) = load(&weights, &CudaOptions::default()) else { return };
+    let (tokens, _) = decode(&mut engine, 150);
+    let decoded = engine.decode(1, 0, 150).expect("the decode runs");
+    assert_eq!(decoded.tokens, tokens);
+    assert!(decoded.seconds > 0.0);
+    let prompt: Vec<u32> = [&[1], &tokens[..99]].concat();
+    assert_eq!(engine.prefill(&prompt).expect("the prompt fits"), tokens[99]);
+    assert_eq!(engine.decode(tokens[99], 100, 50).expect("runs").tokens, tokens[100..150]);
+}
+
+#[test]
+fn the_argmax_reaches_every_row_and_the_first_of_equals_wins() {
+    let config = Config { tied: false, layers: 1, vocab: 301, ..config() };
+    let base = random(&config, 5);
+    let silent = MemoryWeights::from_fn(&config, |tensor, row, col| match tensor {
+        Tensor::LmHead => 0.0,
+        other => base.view(other).at(row, col).to_f32(),
+    });
+    let Some(mut engine) = load(&silent, &CudaOptions::default()) else { return };
+    assert_eq!(engine.step(1, 0).expect("runs"), 0, "all logits equal: the very first row");
+    let residual = engine.intermediate(0, Phase::Down).expect("a step was run");
+    drop(engine);
+    let sign = residual[0].signum();
+    for row in 0..config.vocab {
+        let mut planted = silent.clone();
+        planted.set(Tensor::LmHead, row, 0, sign);
+        planted.set(Tensor::LmHead, (row + 7).min(config.vocab - 1), 0, sign);
+        let mut engine = load(&planted, &CudaOptions::default()).expect("there is a GPU");
+        assert_eq!(engine.step(1, 0).expect("runs") as usize, row);
+    }
+}
+
+#[test]
+fn every_logit_is_written() {
+    let weights = random(&config(), 31);
+    let Some(mut engine) = load(&weights, &CudaOptions::default()) else { return };
+    let mut logits = Vec::new();
+    for position in 0..3 {
+        engine.poison_logits().expect("the GPU takes it");
+        engine.step(2, position).expect("runs");
+        engine.logits(&mut logits);
+        assert!(logits.iter().all(|logit| logit.is_finite()));
+    }
+}
+
+#[test]
+fn a_block_that_fails_is_named_within_the_bound() {
+    let weights = random(&config(), 19);
+    if load(&weights, &CudaOptions::default()).is_none() {
+        return;
+    }
+    let post = |phase| (PLANTED_NO_POST, phase, "layer 1 from block");
+    let cases = Phase::LAYER.map(post).into_iter().chain([
+        (PLANTED_NO_LOAD, Phase::GateUp, "the weights of gate_up of layer 1"),
+        (PLANTED_NO_RELEASE, Phase::Qkv, "ring stage"),
+    ]);
+    for (kind, phase, words) in cases {
+        // The last block of a few: it owns rows of every phase, and combines attention.
+        let planted = Some(Planted { kind, block: 1, layer: 1, phase });
+        let patience = Duration::from_millis(200);
+        let options = CudaOptions { planted, patience, blocks: Some(8), ..CudaOptions::default() };
+        let mut engine = load(&weights, &options).expect("there is a GPU");
+        let begin = Instant::now();
+        // Not releasing a stage is felt when the ring comes round to it again.
+        let failed = (0..50).find_map(|position| engine.step(1, position).err());
+        let message = failed.map(|error| error.to_string()).unwrap_or_default();
+        assert!(begin.elapsed() < Duration::from_secs(2), "{kind} {phase:?}: {message}");
+        assert!(message.contains(words), "{kind} {phase:?}: {message}");
+        eprintln!("planted {kind} in {}: {message}", phase.name());
+        assert!(matches!(engine.step(1, 0), Err(EngineError::Stopped)));
+    }
+}
+
+#[test]
+fn what_cannot_be_run_is_refused_before_a_launch() {
+    let weights = random(&config(), 23);
+    let Some(mut engine) = load(&weights, &CudaOptions::default()) else { return };
+    assert!(matches!(engine.step(1003, 0), Err(EngineError::Token { .. })));
+    assert!(matches!(engine.step(1, 1), Err(EngineError::Gap { .. })));
+    assert!(matches!(engine.decode(1, 0, 5000), Err(EngineError::Context { .. })));
+    engine.step(1, 0).expect("a refused step harms nothing");
+    for options in [
+        CudaOptions { context: Some(0), ..CudaOptions::default() },
+        CudaOptions { context: Some(5000), ..CudaOptions::default() },
+        CudaOptions { blocks: Some(0), ..CudaOptions::default() },
+        CudaOptions { blocks: Some(1000), ..CudaOptions::default() },
+    ] {
+        assert!(CudaEngine::load(pack(&weights), &options).is_err());
+    }
+}
+
+#[test]
+fn damaged_weights_are_an_error_and_not_a_token() {
+    let mut weights = random(&config(), 29);
+    weights.set(Tensor::FinalNorm, 0, 0, f32::NAN);
+    let Some(mut engine) = load(&weights, &CudaOptions::default()) else { return };
+    assert!(matches!(engine.step(1, 0), Err(EngineError::NotANumber)));
+}

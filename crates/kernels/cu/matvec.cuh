@@ -1,0 +1,102 @@
+// The one streaming product: this block's tiles of a matrix times the activation.
+#pragma once
+#include "activation.cuh"
+#include "formats/bf16.cuh"
+#include "ring.cuh"
+
+// The consumer warps' place: which stage comes next. Same for every warp.
+struct Consumer {
+  const abi::StepArgs& args;
+  Shared& shared;
+  RingCursor cursor;
+  // False once a wait has failed; the block leaves together at the next barrier.
+  bool fine = true;
+
+  __device__ __forceinline__ int warp() const { return threadIdx.x / 32; }
+  __device__ __forceinline__ int lane() const { return threadIdx.x % 32; }
+  __device__ __forceinline__ int thread() const { return threadIdx.x; }
+
+  __device__ __forceinline__ bool sync() {
+    fine = ptx::consumers_sync_all<shape::CONSUMERS>(fine);
+    return fine;
+  }
+};
+
+// This block's share of `count` pieces of work, contiguous, the same rule as on the host.
+struct Share {
+  int begin, end;
+};
+
+__device__ __forceinline__ Share share_of(int count) {
+  const u64 block = blockIdx.x, blocks = gridDim.x;
+  return {int(block * count / blocks), int((block + 1) * count / blocks)};
+}
+
+// One tile: every warp multiplies its fragments of every stage, then releases the stage.
+template <int COLUMNS>
+__device__ __forceinline__ void multiply_tile(Consumer& my, u32 layer, abi::Phase phase,
+                                              float (&sums)[4]) {
+  constexpr int FRAGMENTS = COLUMNS / shape::FRAGMENT_COLS;
+#pragma unroll
+  for (int piece = 0; piece < shape::pieces(COLUMNS); piece++) {
+    const int stage = my.cursor.stage;
+    my.fine = ring_wait(my.args, &my.shared.full[stage], my.cursor.parity, abi::WaitKind::RingFull,
+                        layer, phase, stage) &&
+              my.fine;
+    constexpr int WHOLE = shape::STAGE_FRAGMENTS;
+    const int here = FRAGMENTS - piece * WHOLE < WHOLE ? FRAGMENTS - piece * WHOLE : WHOLE;
+#pragma unroll
+    for (int at = 0; at < here / shape::CONSUMER_WARPS; at++) {
+      const int fragment = at * shape::CONSUMER_WARPS + my.warp();
+      u32 b0, b1;
+      activation_operand(my.shared, (piece * WHOLE + fragment) * shape::FRAGMENT_COLS, b0, b1);
+      bf16::multiply(&my.shared.ring[stage][fragment * shape::FRAGMENT_BYTES], b0, b1, sums);
+    }
+    __syncwarp();
+    const bool planted = my.args.planted_kind == abi::PLANTED_NO_RELEASE &&
+                         my.args.planted_block == blockIdx.x && my.args.planted_layer == layer &&
+                         my.args.planted_phase == static_cast<u32>(phase);
+    if (my.lane() == 0 && !planted) ptx::mbarrier_arrive(&my.shared.empty[stage]);
+    my.cursor.advance();
+  }
+}
+
+// Adds the parts' columns and keeps this warp's sums of one tile's 16 rows.
+__device__ __forceinline__ void keep_sums(float (&to)[BATCH_ROWS], int tile, const float (&sums)[4]) {
+  // Lane 4 g + t holds columns 2 t and 2 t + 1 of rows g and g + 8: hi and mid in t = 0, lo in
+  // t = 1. The other columns are zero.
+  float top = sums[0] + sums[1], bottom = sums[2] + sums[3];
+  top += __shfl_xor_sync(~0u, top, 1);
+  bottom += __shfl_xor_sync(~0u, bottom, 1);
+  const int lane = threadIdx.x % 32;
+  if (lane % 4 == 0) {
+    to[tile * shape::TILE_ROWS + lane / 4] = top;
+    to[tile * shape::TILE_ROWS + lane / 4 + 8] = bottom;
+  }
+}
+
+// Calls `each(row, value)` for every row of this block's tiles, a thread a row, in order of the
+// rows for each thread. False if the launch is to be left.
+template <int COLUMNS, class Each>
+__device__ __forceinline__ bool product(Consumer& my, Share tiles, u32 layer, abi::Phase phase,
+                                        Each each) {
+  for (int first = tiles.begin, batch = 0; first < tiles.end; first += BATCH_TILES, batch ^= 1) {
+    const int count = min(BATCH_TILES, tiles.end - first);
+    for (int tile = 0; tile < count; tile++) {
+      float sums[4] = {0.f, 0.f, 0.f, 0.f};
+      multiply_tile<COLUMNS>(my, layer, phase, sums);
+      keep_sums(my.shared.sums[batch][my.warp()], tile, sums);
+    }
+    if (!my.sync()) return false;
+    // The other batch's sums are written next: this one's may be read until the sync after.
+    if (my.thread() < count * shape::TILE_ROWS) {
+      float value = 0.f;
+#pragma unroll
+      for (int warp = 0; warp < shape::CONSUMER_WARPS; warp++) {
+        value += my.shared.sums[batch][warp][my.thread()];
+      }
+      each(first * shape::TILE_ROWS + my.thread(), value);
+    }
+  }
+  return true;
+}

@@ -1,0 +1,147 @@
+// All inline assembly, named by what it means and how it is ordered.
+#pragma once
+#include "types.cuh"
+
+namespace ptx {
+
+__device__ __forceinline__ u32 shared_address(const void* pointer) {
+  return static_cast<u32>(__cvta_generic_to_shared(pointer));
+}
+
+// ---- mbarriers: stages of the ring, block scope
+
+__device__ __forceinline__ void mbarrier_init(u64* barrier, u32 arrivals) {
+  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(barrier)), "r"(arrivals)
+               : "memory");
+}
+
+// Makes the inits visible to the async proxy, which is what completes them.
+__device__ __forceinline__ void mbarrier_init_fence() {
+  asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+}
+
+__device__ __forceinline__ void mbarrier_arrive(u64* barrier) {
+  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(barrier)) : "memory");
+}
+
+// Arrives and announces the bytes that a bulk copy will bring.
+__device__ __forceinline__ void mbarrier_arrive_expect(u64* barrier, u32 bytes) {
+  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(barrier)),
+               "r"(bytes)
+               : "memory");
+}
+
+// One try: whether the phase with this parity has completed. Acquire, block scope.
+__device__ __forceinline__ bool mbarrier_try_wait(u64* barrier, u32 parity) {
+  u32 done;
+  asm volatile(
+      "{\n"
+      ".reg .pred done;\n"
+      "mbarrier.try_wait.parity.shared::cta.b64 done, [%1], %2;\n"
+      "selp.u32 %0, 1, 0, done;\n"
+      "}"
+      : "=r"(done)
+      : "r"(shared_address(barrier)), "r"(parity)
+      : "memory");
+  return done != 0;
+}
+
+// Copies global memory to shared memory behind the program's back; completes on the mbarrier.
+// 16-byte aligned, a multiple of 16 bytes.
+__device__ __forceinline__ void bulk_copy(void* to, const void* from, u32 bytes, u64* barrier) {
+  asm volatile(
+      "cp.async.bulk.shared::cta.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
+          shared_address(to)),
+      "l"(from), "r"(bytes), "r"(shared_address(barrier))
+      : "memory");
+}
+
+// ---- exchange units: device scope, no ordering beyond the unit itself
+
+__device__ __forceinline__ void store_relaxed(u64* to, u64 word) {
+  asm volatile("st.relaxed.gpu.global.u64 [%0], %1;" ::"l"(to), "l"(word) : "memory");
+}
+
+__device__ __forceinline__ u64 load_relaxed(const u64* from) {
+  u64 word;
+  asm volatile("ld.relaxed.gpu.global.u64 %0, [%1];" : "=l"(word) : "l"(from) : "memory");
+  return word;
+}
+
+// Two units in one request. Each is one 64-bit access of its own; nothing orders the two.
+__device__ __forceinline__ void load_relaxed_pair(const u64* from, u64& first, u64& second) {
+  asm volatile("ld.relaxed.gpu.global.v2.u64 {%0, %1}, [%2];"
+               : "=l"(first), "=l"(second)
+               : "l"(from)
+               : "memory");
+}
+
+__device__ __forceinline__ u32 load_relaxed(const u32* from) {
+  u32 word;
+  asm volatile("ld.relaxed.gpu.global.u32 %0, [%1];" : "=r"(word) : "l"(from) : "memory");
+  return word;
+}
+
+__device__ __forceinline__ void store_relaxed(u32* to, u32 word) {
+  asm volatile("st.relaxed.gpu.global.u32 [%0], %1;" ::"l"(to), "r"(word) : "memory");
+}
+
+// For words that the host reads while the kernel runs.
+__device__ __forceinline__ void store_release_system(u32* to, u32 word) {
+  asm volatile("st.release.sys.global.u32 [%0], %1;" ::"l"(to), "r"(word) : "memory");
+}
+
+// ---- barriers among the consumer warps; barrier 0 is left to __syncthreads
+
+template <int THREADS>
+__device__ __forceinline__ void consumers_sync() {
+  asm volatile("bar.sync 1, %0;" ::"n"(THREADS) : "memory");
+}
+
+// The same, and whether every thread came with `fine`: all threads get the same answer, so that
+// they leave together or not at all.
+template <int THREADS>
+__device__ __forceinline__ bool consumers_sync_all(bool fine) {
+  u32 all;
+  asm volatile(
+      "{\n"
+      ".reg .pred mine, every;\n"
+      "setp.ne.u32 mine, %1, 0;\n"
+      "bar.red.and.pred every, 1, %2, mine;\n"
+      "selp.u32 %0, 1, 0, every;\n"
+      "}"
+      : "=r"(all)
+      : "r"(static_cast<u32>(fine)), "n"(THREADS)
+      : "memory");
+  return all != 0;
+}
+
+// ---- clocks
+
+__device__ __forceinline__ u64 global_timer_ns() {
+  u64 now;
+  asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
+  return now;
+}
+
+// ---- tensor cores
+
+// d += a b, 16 x 8 x 16, bf16 in, fp32 out.
+__device__ __forceinline__ void mma_bf16(float (&d)[4], const uint4& a, u32 b0, u32 b1) {
+  asm volatile(
+      "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
+      "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+      : "r"(a.x), "r"(a.y), "r"(a.z), "r"(a.w), "r"(b0), "r"(b1));
+}
+
+// ---- bf16 arithmetic without a header
+
+// Rounds two values to bf16, ties to even; `low` goes to the low half.
+__device__ __forceinline__ u32 bf16_pair(float low, float high) {
+  u32 pair;
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
+  return pair;
+}
+
+}  // namespace ptx

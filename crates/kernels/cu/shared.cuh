@@ -1,0 +1,34 @@
+// A block's shared memory.
+#pragma once
+#include "shape.cuh"
+
+// Tiles whose products are summed over the warps together: one barrier a batch.
+constexpr int BATCH_TILES = 8;
+constexpr int BATCH_ROWS = BATCH_TILES * shape::TILE_ROWS;
+static_assert(BATCH_ROWS <= shape::CONSUMERS, "a thread a row of a batch");
+static_assert(BATCH_ROWS >= shape::HEAD_DIM, "attention borrows a batch's sums for a head");
+
+// Parts of the activation: hi + mid + lo in bf16 keep 24 bits of the fp32 value.
+constexpr int PARTS = 3;
+
+struct Shared {
+  // Stages of packed weights; written by bulk copies alone.
+  alignas(128) u8 ring[shape::STAGES][shape::STAGE_BYTES];
+  // The activation of the running product, in parts.
+  alignas(16) u16 x[PARTS][shape::WIDEST];
+  // The residual stream as it was before attention, and before the MLP.
+  float residual[2][shape::HIDDEN];
+  // Sums of each warp over its share of the columns; two batches in turn.
+  float sums[2][shape::CONSUMER_WARPS][BATCH_ROWS];
+  // Attention: the group's query heads, then the key, then the value.
+  float heads[shape::GROUP_HEADS + 2][shape::HEAD_DIM];
+  // Attention: each warp's largest score and sum of weights, by query head.
+  float warp_largest[shape::GROUP_HEADS][shape::CONSUMER_WARPS];
+  float warp_weights[shape::GROUP_HEADS][shape::CONSUMER_WARPS];
+  // Norm: each warp's sum of squares. LM head: each warp's largest logit and its row.
+  float warp_squares[shape::CONSUMER_WARPS];
+  float warp_logit[shape::CONSUMER_WARPS];
+  u32 warp_row[shape::CONSUMER_WARPS];
+  u64 full[shape::STAGES];
+  u64 empty[shape::STAGES];
+};

@@ -1,0 +1,11 @@
+// Integer names without a header: NVRTC carries none.
+#pragma once
+
+using u8 = unsigned char;
+using u16 = unsigned short;
+using u32 = unsigned int;
+using u64 = unsigned long long;
+static_assert(sizeof(u32) == 4 && sizeof(u64) == 8, "the sizes that the host means");
+
+__device__ __forceinline__ float bf16_low(u32 pair) { return __uint_as_float(pair << 16); }
+__device__ __forceinline__ float bf16_high(u32 pair) { return __uint_as_float(pair & 0xffff0000u); }
