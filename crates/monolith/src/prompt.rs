@@ -63,7 +63,8 @@ pub fn encode(
 ) -> Result<Vec<u32>, Exit> {
     for lookalike in tokenizer.lookalikes(&text) {
         say(&format!(
-            "monolith: {} at byte {} of the prompt is no special token of this model: taken as text",
+            "monolith: {} at byte {} of the prompt is no special token of this model: taken as \
+             text",
             lookalike.text, lookalike.offset
         ));
     }

@@ -12,6 +12,7 @@ use monolith_pack::{Pack, Source, pack_to_bytes, pack_to_file};
 use monolith_text::{Error as Text, Tokenizer};
 use sha2::{Digest, Sha256};
 use std::ffi::OsStr;
+use std::fs::Metadata;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -41,14 +42,15 @@ enum Place {
 pub fn find(model: &OsStr) -> Result<Model, Exit> {
     let path = Path::new(model);
     let name = path.display().to_string();
-    if path.is_dir() {
+    let there = metadata(path)?;
+    if there.as_ref().is_some_and(Metadata::is_dir) {
         check_folder(path)?;
         return Ok(Model { name, dir: path.into(), place: Place::Folder { revision: None } });
     }
     let looks_like_path = path.extension().is_some_and(|end| end == "pack")
         || name.starts_with(['.', '/', '~'])
         || name.matches('/').count() != 1;
-    if looks_like_path || path.exists() {
+    if looks_like_path || there.is_some() {
         check_file(path)?;
         if path.extension().is_some_and(|end| end == "safetensors" || end == "json") {
             let what = format!("{name} is one file of a model: name its folder, or a pack");
@@ -68,23 +70,33 @@ pub fn find(model: &OsStr) -> Result<Model, Exit> {
 /// Code 4 if there is nothing, code 2 if it is something else.
 pub fn check_file(path: &Path) -> Result<(), Exit> {
     let name = path.display();
-    match std::fs::metadata(path) {
-        Ok(there) if there.is_file() => Ok(()),
-        Ok(_) => Err(Exit::message(Code::Usage, format!("{name} is no regular file"))),
-        Err(error) if error.kind() == ErrorKind::NotFound => {
+    match metadata(path)? {
+        Some(there) if there.is_file() => Ok(()),
+        Some(_) => Err(Exit::message(Code::Usage, format!("{name} is no regular file"))),
+        None => {
             let what = format!(
                 "\"{name}\": no such file or folder (and a name on the hub is ORGANISATION/NAME)"
             );
             Err(Exit::message(Code::NoModel, what))
         }
-        Err(error) => Err(error).with_context(|| name.to_string()).or_exit(Code::Failure),
+    }
+}
+
+/// What there is of this name, if anything; an error where the system does not let us look.
+fn metadata(path: &Path) -> anyhow::Result<Option<Metadata>> {
+    match std::fs::metadata(path) {
+        Ok(there) => Ok(Some(there)),
+        Err(error) if [ErrorKind::NotFound, ErrorKind::NotADirectory].contains(&error.kind()) => {
+            Ok(None)
+        }
+        Err(error) => Err(error).with_context(|| path.display().to_string()),
     }
 }
 
 /// Whether this is a model's folder.
 fn check_folder(dir: &Path) -> Result<(), Exit> {
     let name = dir.display();
-    if !dir.join("config.json").exists() {
+    if metadata(&dir.join("config.json"))?.is_none() {
         let what = format!("{name} is no model folder: it has no config.json");
         return Err(Exit::message(Code::NoModel, what));
     }

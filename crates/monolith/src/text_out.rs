@@ -13,10 +13,9 @@ pub fn say(message: &str) {
 ///
 /// # Errors
 /// The reader went away, or the disk is full.
-pub fn put(text: &str) -> std::io::Result<()> {
+pub fn put(text: &str) -> anyhow::Result<()> {
     let mut out = std::io::stdout().lock();
-    out.write_all(text.as_bytes())?;
-    out.flush()
+    out.write_all(text.as_bytes()).and_then(|()| out.flush()).context("standard output")
 }
 
 /// Whether a file can be written there, found out before the work whose result it is to hold.

@@ -162,7 +162,7 @@ impl Decode<'_> {
         self.sampler.draw(&logits)
     }
 
-    fn stream(&mut self, token: u32) -> std::io::Result<()> {
+    fn stream(&mut self, token: u32) -> anyhow::Result<()> {
         let Some(text) = self.text.push(token) else { return Ok(()) };
         if self.args.json {
             self.streamed.push_str(&text);
@@ -172,7 +172,7 @@ impl Decode<'_> {
     }
 
     /// Emits what is left of a character; gives the text and the recorded step.
-    fn finish(self) -> std::io::Result<(String, Option<Dump>)> {
+    fn finish(self) -> anyhow::Result<(String, Option<Dump>)> {
         let Decode { args, text, mut streamed, dump, .. } = self;
         let rest = text.finish().unwrap_or_default();
         if args.json {
@@ -205,6 +205,7 @@ fn report(
     let info = engine.info();
     let prefill = outcome.prefill.as_secs_f64();
     if args.json {
+        let step_us: Vec<f64> = outcome.steps.iter().map(|step| step.as_secs_f64() * 1e6).collect();
         let value = serde_json::json!({
             "model": pack.source().model,
             "engine": info.engine,
@@ -222,13 +223,14 @@ fn report(
             "decode_s": seconds,
             "tok_s": tok_s,
             "gb_s": gb_s,
-            "step_us": outcome.steps.iter().map(|step| step.as_secs_f64() * 1e6).collect::<Vec<_>>(),
+            "step_us": step_us,
         });
         put(&format!("{value}\n"))?;
     } else if !args.quiet {
         say(&format!(
-            "{} on {} x{}: prompt {first} tokens in {prefill:.3} s; {steps} steps in {seconds:.3} s: \
-             {tok_s:.1} tok/s, {gb_s:.1} GB/s (decode only, argmax included); stopped: {}",
+            "{} on {} x{}: prompt {first} tokens in {prefill:.3} s; {steps} steps in \
+             {seconds:.3} s: {tok_s:.1} tok/s, {gb_s:.1} GB/s (decode only, argmax included); \
+             stopped: {}",
             info.variant, info.device, info.blocks, outcome.why_stopped
         ));
     }

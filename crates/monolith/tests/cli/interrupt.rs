@@ -59,3 +59,20 @@ fn a_reader_that_goes_away_ends_it_quietly() {
     let stderr = String::from_utf8(output.stderr).unwrap();
     assert_eq!((output.status.code(), stderr.as_str()), (Some(0), ""));
 }
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_full_disk_is_a_failure() {
+    let model = tiny();
+    let model = model.to_str().unwrap();
+    for args in [&["doctor"][..], &["run", "-m", model, "-p", "My fellow", "-n", "4"]] {
+        let output = Command::new(env!("CARGO_BIN_EXE_monolith"))
+            .args(args)
+            .stdout(std::fs::File::create("/dev/full").unwrap())
+            .output()
+            .unwrap();
+        assert_eq!(output.status.code(), Some(1));
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        assert!(stderr.starts_with("monolith: standard output: No space left"), "{stderr}");
+    }
+}

@@ -42,6 +42,8 @@ fn a_model_that_is_not_there() {
     place.fails(&run("org/name"), 4, "`monolith pull org/name` downloads it");
     place.fails(&run("org/name@v1"), 4, "`monolith pull org/name --revision v1` downloads it");
     place.fails(&["run", "-p", "x"], 4, "`monolith pull Qwen/Qwen3-0.6B` downloads it");
+    // Neither does a name that no file can have end up in a question to the hub.
+    place.fails(&run(&"x".repeat(300)), 1, "xxx: File name too long");
     std::fs::create_dir(place.path("empty")).unwrap();
     place.fails(&run("empty"), 4, "empty is no model folder: it has no config.json");
 }
