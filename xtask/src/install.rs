@@ -1,7 +1,9 @@
-//! System packages, each installed only when it is missing.
+//! System packages and Python wheels, each installed only when it is missing.
 
-use anyhow::{Result, bail};
-use std::path::PathBuf;
+use anyhow::{Context, Result, bail};
+use std::ffi::OsString;
+use std::fs;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::repo::program_on_path;
@@ -39,6 +41,47 @@ pub fn chromium() -> Result<PathBuf> {
             debian("chromium", &NAMES, "the browser test found none, nor a CHROMIUM set to one")
         }
     }
+}
+
+/// Installs Python wheels beside their folder, finishes them there, and moves the whole to its
+/// place, so that half an installation never counts.
+pub fn wheels(
+    wheels: &[&str],
+    home: &Path,
+    why: &str,
+    finish: impl FnOnce(&Path) -> Result<()>,
+) -> Result<()> {
+    let partial = home.with_extension("partial");
+    for old in [home, &partial] {
+        if old.exists() {
+            fs::remove_dir_all(old)
+                .with_context(|| format!("could not remove {}", old.display()))?;
+        }
+    }
+    let python = python_with_pip(why)?;
+    let mut target = OsString::from("--target=");
+    target.push(&partial);
+    let mut pip = Command::new(python);
+    pip.args(["-m", "pip", "install", "--quiet", "--no-deps", "--only-binary=:all:"]);
+    command::run(pip.arg(target).args(wheels).env("PIP_ROOT_USER_ACTION", "ignore"))?;
+    finish(&partial)?;
+    fs::rename(&partial, home)
+        .with_context(|| format!("could not move {} to {}", partial.display(), home.display()))
+}
+
+fn python_with_pip(why: &str) -> Result<PathBuf> {
+    let has_pip =
+        |python: &Path| command::succeeds(Command::new(python).args(["-m", "pip", "--version"]));
+    if let Some(python) = program_on_path(&["python3"]).filter(|python| has_pip(python)) {
+        return Ok(python);
+    }
+    apt("python3-pip", why)?;
+    // Debian's own python3, whatever else PATH holds.
+    let debian = PathBuf::from("/usr/bin/python3");
+    if !has_pip(&debian) {
+        bail!("python3-pip is installed, but `{} -m pip` does not run", debian.display());
+    }
+    Ok(debian)
 }
 
 /// The first of the programs that PATH holds, after installing the package if it holds none.

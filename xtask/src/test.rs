@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use crate::node::Node;
 use crate::repo::Repo;
-use crate::{command, install, page, say, tidy};
+use crate::{command, install, kernels, page, say, tidy};
 
 /// What to run.
 #[derive(clap::Args)]
@@ -38,10 +38,11 @@ enum Outcome {
 }
 
 /// In order: what fails fastest comes first.
-const STEPS: [Step; 11] = [
+const STEPS: [Step; 12] = [
     step("format", "cargo fmt --all --check", format),
     step("tidy", "floors, limits, generated files, forbidden text", |repo| passed(tidy::run(repo))),
     step("clippy", "cargo clippy --workspace --all-targets, warnings denied", clippy),
+    step("kernels", "every GPU kernel compiles, and its machine code is as wanted", gpu_kernels),
     step("tests", "cargo test --workspace", |repo| cargo(repo, &["test", "--workspace"])),
     slow("model check", "the hand-off protocol under every schedule that loom finds", model_check),
     step("python", "every Python file compiles", python),
@@ -129,6 +130,11 @@ fn format(repo: &Repo) -> Result<Outcome> {
 fn clippy(repo: &Repo) -> Result<Outcome> {
     install::rust_component(repo.cargo().arg("clippy"), "clippy")?;
     cargo(repo, &["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"])
+}
+
+fn gpu_kernels(repo: &Repo) -> Result<Outcome> {
+    let Some(tools) = needed(kernels::tools(repo))? else { return Ok(Outcome::Skipped) };
+    passed(kernels::run(repo, &tools))
 }
 
 fn model_check(repo: &Repo) -> Result<Outcome> {

@@ -7,6 +7,8 @@ use super::Finding;
 
 const FUNCTION_LINES_MAX: usize = 70;
 const LINE_CHARS_MAX: usize = 100;
+/// Where `unsafe` may stand, memory maps aside.
+const UNSAFE_PATHS: [&str; 2] = ["crates/engine/", "crates/kernels/src/nvrtc.rs"];
 /// How far above `unsafe` its reason may end: a statement may begin a few lines before it.
 const STATEMENT_LINES_MAX: usize = 3;
 
@@ -112,9 +114,9 @@ impl Unsafe<'_> {
             _ => None,
         };
         let maps = block.is_some_and(|block| holds_word(block.stream(), "Mmap"));
-        if !self.path.starts_with("crates/engine/") && !maps {
-            let what =
-                "`unsafe` belongs in crates/engine or at a memory map: do without, or move it";
+        if !UNSAFE_PATHS.iter().any(|path| self.path.starts_with(path)) && !maps {
+            let what = "`unsafe` belongs in crates/engine, at NVRTC or at a memory map: do \
+                        without, or move it";
             self.found.push(Finding::new(self.path, line, what));
         }
         let implements = matches!(next, Some(TokenTree::Ident(word)) if word == "impl");
@@ -187,6 +189,8 @@ mod tests {
             found("crates/pack/src/a.rs", text)[0]
                 .starts_with("crates/pack/src/a.rs:3: `unsafe` b")
         );
+        assert_eq!(found("crates/kernels/src/nvrtc.rs", text), [""; 0]);
+        assert_eq!(found("crates/kernels/src/cubin.rs", text).len(), 1);
         let map = text.replace("b()", "Mmap::map(&file)");
         assert_eq!(found("crates/pack/src/a.rs", &map), [""; 0]);
         let hidden = "macro_rules! m { () => { unsafe fn a() {} }; }\n";

@@ -1,0 +1,233 @@
+//! Every GPU kernel, compiled without a GPU, and its machine code checked.
+
+use anyhow::{Context, Result, bail};
+use monolith_kernels::bundle::{self, Built};
+use monolith_kernels::cubin::{SHARED_BYTES, THREADS};
+use monolith_kernels::nvrtc::{Search, TOOLS};
+use monolith_kernels::source::KERNEL;
+use monolith_kernels::variant::TABLE;
+use monolith_kernels::{Arch, NVRTC_PACKAGE, Shape, Sources, Variant};
+use monolith_model::synth;
+use std::fmt::Write;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::repo::Repo;
+use crate::sass::Sass;
+use crate::{command, install, say};
+
+/// NVIDIA's compiler library and disassembler; neither needs a driver.
+const WHEELS: [&str; 2] = [NVRTC_PACKAGE, "nvidia-cuda-nvdisasm==13.4.92"];
+/// Which wheels the folder holds.
+const INSTALLED: &str = "wheels.txt";
+/// The shapes that are compiled.
+const SHAPES: [&str; 2] = ["qwen3-0.6b", "tiny"];
+/// Loads and stores of local memory: spills, and arrays that are indexed at run time.
+const LOCAL_MEMORY: [&str; 2] = ["LDL", "STL"];
+
+/// Where NVIDIA's tools are.
+pub struct Tools {
+    home: PathBuf,
+}
+
+/// Finds the tools, or installs them.
+pub fn tools(repo: &Repo) -> Result<Tools> {
+    let tools = Tools { home: repo.target.join(TOOLS) };
+    let wanted = WHEELS.join("\n");
+    if fs::read_to_string(tools.home.join(INSTALLED)).is_ok_and(|found| found == wanted) {
+        return Ok(tools);
+    }
+    let why = "the kernels are compiled and read with them (NVIDIA's licence applies)";
+    say::installing(format_args!("{} into {}", WHEELS.join(", "), tools.home.display()), why);
+    let finish = |home: &Path| {
+        fs::write(home.join(INSTALLED), &wanted).context("could not note what is installed")
+    };
+    install::wheels(&WHEELS, &tools.home, "NVIDIA's tools come as Python wheels", finish)?;
+    Ok(tools)
+}
+
+/// Compiles every row of the variant table into target/kernels; prints what became of it, and
+/// fails if a kernel is not as wanted.
+pub fn run(repo: &Repo, tools: &Tools) -> Result<()> {
+    let search = Search { named: Some(tools.home.clone()), ..Search::default() };
+    let out = repo.target.join("kernels");
+    let mut shapes = Vec::new();
+    for name in SHAPES {
+        let config = synth::shape(name).with_context(|| format!("there is no shape {name}"))?;
+        shapes.push(Shape::of(&config)?);
+    }
+    let built = bundle::build(&Sources::ours(), &search, &Arch::ALL, &shapes, &out)?;
+    let mut problems = Vec::new();
+    say::line(heading());
+    for kernel in &built {
+        let sass = disassemble(tools, &out.join(&kernel.row.file))?;
+        let (arch, variant) = (kernel.row.arch.parse()?, Variant::find(&kernel.row.variant)?);
+        say::line(row(kernel, arch, &sass));
+        let what = wrong(kernel, arch, variant, &sass);
+        let place = format!("{} {arch} {}", variant.name, kernel.row.shape);
+        problems.extend(what.into_iter().map(|what| format!("{place}: {what}")));
+    }
+    for problem in &problems {
+        say::line(problem);
+    }
+    if !problems.is_empty() {
+        bail!("kernels: {} to change", problems.len());
+    }
+    let rows = TABLE.len();
+    say::line(format_args!("kernels: {} of {rows} variants, as wanted", built.len()));
+    Ok(())
+}
+
+fn disassemble(tools: &Tools, cubin: &Path) -> Result<Sass> {
+    let mut nvdisasm = Command::new(tools.home.join("nvidia/cu13/bin/nvdisasm"));
+    Ok(Sass::parse(&command::output(nvdisasm.arg("--print-code").arg(cubin))?))
+}
+
+fn heading() -> String {
+    format!(
+        "{:<12}{:<9}{:<34}{:>9}{:>16}{:>13}{:>9}{:>10}",
+        "variant", "arch", "shape", "registers", "shared / max", "instructions", "KB", "compile"
+    )
+}
+
+fn row(kernel: &Built, arch: Arch, sass: &Sass) -> String {
+    let function = kernel.info.kernel(KERNEL);
+    let mut line = format!("{:<12}{arch:<9}{:<34}", kernel.row.variant, kernel.row.shape);
+    let (registers, bytes) =
+        function.map_or((0, 0), |function| (function.registers, function.code_bytes));
+    let shared = format!("{} / {}", shared_bytes(kernel), arch.shared_bytes_max());
+    let _ = write!(
+        line,
+        "{registers:>9}{shared:>16}{:>13}{:>9}{:>8.2} s",
+        sass.instructions,
+        bytes / 1024,
+        kernel.took.as_secs_f64()
+    );
+    line
+}
+
+fn shared_bytes(kernel: &Built) -> u64 {
+    let fixed = kernel.info.kernel(KERNEL).map_or(0, |function| function.static_shared_bytes);
+    u64::from(fixed) + kernel.info.constants.get(SHARED_BYTES).copied().unwrap_or(0)
+}
+
+/// What is not as wanted.
+fn wrong(kernel: &Built, arch: Arch, variant: &Variant, sass: &Sass) -> Vec<String> {
+    let mut found = Vec::new();
+    if !kernel.log.is_empty() {
+        found.push(format!("the compiler warns:\n{}", kernel.log));
+    }
+    for name in [SHARED_BYTES, THREADS] {
+        found.extend(kernel.info.constant(name).err().map(|error| error.to_string()));
+    }
+    let Some(function) = kernel.info.kernel(KERNEL) else {
+        found.push(format!("there is no kernel {KERNEL}"));
+        return found;
+    };
+    // What the kernel calls is told with the kernel's own frame, or has one of its own.
+    let frames = kernel.info.functions.iter().map(|function| function.frame_bytes);
+    if let Some(bytes) = frames.max().filter(|bytes| *bytes > 0) {
+        found.push(format!("{bytes} bytes of local memory: spills, or indexed arrays"));
+    }
+    let threads = variant.threads();
+    let limit = arch.registers_max(threads);
+    if function.registers > limit {
+        let registers = function.registers;
+        found.push(format!("{registers} registers, {limit} fit for {threads} threads"));
+    }
+    if function.threads_max.is_some_and(|bound| bound < threads) {
+        found.push(format!("its launch bounds are below the variant's {threads} threads"));
+    }
+    if kernel.info.constants.get(THREADS).is_some_and(|told| *told != u64::from(threads)) {
+        found.push(format!("{THREADS} is not the variant's {threads} threads"));
+    }
+    let (shared, limit) = (shared_bytes(kernel), arch.shared_bytes_max());
+    if shared > u64::from(limit) {
+        found.push(format!("{shared} bytes of shared memory, a block has {limit}"));
+    }
+    for wanted in variant.instructions.iter().filter(|wanted| sass.count(wanted) == 0) {
+        found.push(format!("its machine code has no {wanted}"));
+    }
+    for local in LOCAL_MEMORY.iter().filter(|local| sass.count(local) > 0) {
+        found.push(format!("its machine code has {} {local}", sass.count(local)));
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use monolith_kernels::CubinInfo;
+    use monolith_kernels::bundle::Row;
+    use monolith_kernels::cubin::Function;
+    use std::time::Duration;
+
+    const GOOD_SASS: &str = "/*0000*/ HMMA.16816 R0 ; /*0010*/\n/*0010*/ @P0 UBLKCP [UR4] ;\n\
+                             /*0020*/ SYNCS.EXCH.64 URZ ;";
+
+    fn good() -> Built {
+        let text = || String::new();
+        let row = Row {
+            file: text(),
+            key: text(),
+            variant: TABLE[0].name.into(),
+            arch: "sm_90a".into(),
+            shape: text(),
+            compiler: text(),
+            sha256: text(),
+        };
+        let function = Function {
+            name: KERNEL.into(),
+            is_kernel: true,
+            registers: 96,
+            threads_max: Some(TABLE[0].threads()),
+            ..Function::default()
+        };
+        let constants = [(SHARED_BYTES, 200_000), (THREADS, u64::from(TABLE[0].threads()))];
+        let info = CubinInfo {
+            capability: 90,
+            functions: vec![function],
+            constants: constants.map(|(name, value)| (name.into(), value)).into(),
+            compiler: None,
+        };
+        Built { row, info, log: text(), took: Duration::ZERO }
+    }
+
+    fn found(kernel: &Built, sass: &str) -> String {
+        wrong(kernel, Arch::Sm90a, &TABLE[0], &Sass::parse(sass)).join("\n")
+    }
+
+    #[test]
+    fn a_good_kernel_passes() {
+        assert_eq!(found(&good(), GOOD_SASS), "");
+    }
+
+    #[test]
+    fn what_is_not_as_wanted_is_named() {
+        let function = |change: fn(&mut Function)| {
+            let mut kernel = good();
+            change(&mut kernel.info.functions[0]);
+            found(&kernel, GOOD_SASS)
+        };
+        assert!(function(|f| f.registers = 97).contains("97 registers, 96 fit"));
+        assert!(function(|f| f.frame_bytes = 8).contains("8 bytes of local memory"));
+        assert!(function(|f| f.threads_max = Some(512)).contains("launch bounds"));
+        assert!(function(|f| f.static_shared_bytes = 40_000).contains("240000 bytes of shared"));
+        assert!(function(|f| f.is_kernel = false).contains("no kernel"));
+        let mut kernel = good();
+        kernel.info.constants.insert(THREADS.into(), 512);
+        kernel.info.constants.remove(SHARED_BYTES);
+        kernel.log = "a.cu:1: warning: unused".into();
+        let text = found(&kernel, GOOD_SASS);
+        for part in [THREADS, SHARED_BYTES, "a.cu:1: warning"] {
+            assert!(text.contains(part), "{text}");
+        }
+        for wanted in TABLE[0].instructions {
+            let without = GOOD_SASS.replace(wanted, "NOP");
+            assert!(found(&good(), &without).contains(&format!("no {wanted}")));
+        }
+        let spills = format!("{GOOD_SASS}\n/*0030*/ STL.64 [R1], R2 ;");
+        assert!(found(&good(), &spills).contains("1 STL"));
+    }
+}
