@@ -5,7 +5,6 @@ use monolith_kernels::bundle::{self, Built};
 use monolith_kernels::cubin::{SHARED_BYTES, THREADS};
 use monolith_kernels::nvrtc::{Search, TOOLS};
 use monolith_kernels::source::KERNEL;
-use monolith_kernels::variant::TABLE;
 use monolith_kernels::{Arch, NVRTC_PACKAGE, Shape, Sources, Variant};
 use monolith_model::synth;
 use std::fmt::Write;
@@ -74,8 +73,7 @@ pub fn run(repo: &Repo, tools: &Tools) -> Result<()> {
     if !problems.is_empty() {
         bail!("kernels: {} to change", problems.len());
     }
-    let rows = TABLE.len();
-    say::line(format_args!("kernels: {} of {rows} variants, as wanted", built.len()));
+    say::line(format_args!("kernels: {} compiled, every one as wanted", built.len()));
     Ok(())
 }
 
@@ -96,7 +94,7 @@ fn row(kernel: &Built, arch: Arch, sass: &Sass) -> String {
     let mut line = format!("{:<12}{arch:<9}{:<34}", kernel.row.variant, kernel.row.shape);
     let (registers, bytes) =
         function.map_or((0, 0), |function| (function.registers, function.code_bytes));
-    let shared = format!("{} / {}", shared_bytes(kernel), arch.shared_bytes_max());
+    let shared = format!("{} / {}", kernel.info.shared_bytes(KERNEL), arch.shared_bytes_max());
     let _ = write!(
         line,
         "{registers:>9}{shared:>16}{:>13}{:>9}{:>8.2} s",
@@ -105,11 +103,6 @@ fn row(kernel: &Built, arch: Arch, sass: &Sass) -> String {
         kernel.took.as_secs_f64()
     );
     line
-}
-
-fn shared_bytes(kernel: &Built) -> u64 {
-    let fixed = kernel.info.kernel(KERNEL).map_or(0, |function| function.static_shared_bytes);
-    u64::from(fixed) + kernel.info.constants.get(SHARED_BYTES).copied().unwrap_or(0)
 }
 
 /// What is not as wanted.
@@ -130,7 +123,7 @@ fn wrong(kernel: &Built, arch: Arch, variant: &Variant, sass: &Sass) -> Vec<Stri
     if let Some(bytes) = frames.max().filter(|bytes| *bytes > 0) {
         found.push(format!("{bytes} bytes of local memory: spills, or indexed arrays"));
     }
-    let threads = variant.threads();
+    let threads = variant.threads(arch);
     let limit = arch.registers_max(threads);
     if function.registers > limit {
         let registers = function.registers;
@@ -142,7 +135,7 @@ fn wrong(kernel: &Built, arch: Arch, variant: &Variant, sass: &Sass) -> Vec<Stri
     if kernel.info.constants.get(THREADS).is_some_and(|told| *told != u64::from(threads)) {
         found.push(format!("{THREADS} is not the variant's {threads} threads"));
     }
-    let (shared, limit) = (shared_bytes(kernel), arch.shared_bytes_max());
+    let (shared, limit) = (kernel.info.shared_bytes(KERNEL), arch.shared_bytes_max());
     if shared > u64::from(limit) {
         found.push(format!("{shared} bytes of shared memory, a block has {limit}"));
     }
@@ -161,6 +154,7 @@ mod tests {
     use monolith_kernels::CubinInfo;
     use monolith_kernels::bundle::Row;
     use monolith_kernels::cubin::Function;
+    use monolith_kernels::variant::TABLE;
     use std::time::Duration;
 
     const GOOD_SASS: &str = "/*0000*/ HMMA.16816 R0 ; /*0010*/\n/*0010*/ @P0 UBLKCP [UR4] ;\n\
@@ -181,10 +175,11 @@ mod tests {
             name: KERNEL.into(),
             is_kernel: true,
             registers: 96,
-            threads_max: Some(TABLE[0].threads()),
+            threads_max: Some(TABLE[0].threads(Arch::Sm90a)),
             ..Function::default()
         };
-        let constants = [(SHARED_BYTES, 200_000), (THREADS, u64::from(TABLE[0].threads()))];
+        let constants =
+            [(SHARED_BYTES, 200_000), (THREADS, u64::from(TABLE[0].threads(Arch::Sm90a)))];
         let info = CubinInfo {
             capability: 90,
             functions: vec![function],

@@ -108,6 +108,13 @@ impl CubinInfo {
         value.ok_or_else(|| KernelError::cubin(format!("it has no constant {name}")))
     }
 
+    /// Shared memory of a launch of the kernel: what it declares with its size, and what the
+    /// sources tell the host to give it.
+    pub fn shared_bytes(&self, kernel: &str) -> u64 {
+        let declared = self.kernel(kernel).map_or(0, |kernel| kernel.static_shared_bytes);
+        self.constants.get(SHARED_BYTES).copied().unwrap_or(0).saturating_add(declared.into())
+    }
+
     /// The kernel of this name.
     pub fn kernel(&self, name: &str) -> Option<&Function> {
         self.functions.iter().find(|function| function.is_kernel && function.name == name)

@@ -91,6 +91,20 @@ pub enum KernelError {
         /// What is wrong.
         what: String,
     },
+    /// The model is too wide for the GPU's shared memory.
+    #[error(
+        "the kernel for {shape} needs {bytes} bytes of shared memory; a block on {arch} has {}. \
+         --engine cpu runs this model",
+        arch.shared_bytes_max()
+    )]
+    SharedMemory {
+        /// The model's shape.
+        shape: String,
+        /// Static and dynamic together.
+        bytes: u64,
+        /// The architecture.
+        arch: Arch,
+    },
     /// A file could not be read or written.
     #[error("{}: {source}", path.display())]
     Io {

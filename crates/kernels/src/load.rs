@@ -65,6 +65,15 @@ impl Loader {
     /// # Errors
     /// See there.
     pub fn load(&self, arch: Arch, shape: &Shape, variant: &Variant) -> Result<Cubin, KernelError> {
+        let cubin = self.find(arch, shape, variant)?;
+        let bytes = cubin.info.shared_bytes(KERNEL);
+        if bytes > arch.shared_bytes_max().into() {
+            return Err(KernelError::SharedMemory { shape: shape.to_string(), bytes, arch });
+        }
+        Ok(cubin)
+    }
+
+    fn find(&self, arch: Arch, shape: &Shape, variant: &Variant) -> Result<Cubin, KernelError> {
         let options = options(arch, shape, variant);
         let key = self.sources.key(&options);
         if let Some((_, bytes)) = embedded::find(&key) {

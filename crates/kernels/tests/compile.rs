@@ -66,7 +66,7 @@ fn a_cubin_says_what_it_needs() {
         assert!(info.compiler.as_ref().unwrap().starts_with("13."), "{info:?}");
         let ring = TABLE[0].stages_on(arch) * TABLE[0].stage_bytes;
         assert_eq!(info.constant(SHARED_BYTES).unwrap(), u64::from(ring));
-        assert_eq!(info.constant(THREADS).unwrap(), u64::from(TABLE[0].threads()));
+        assert_eq!(info.constant(THREADS).unwrap(), u64::from(TABLE[0].threads(arch)));
         assert_eq!(info.constant("monolith_wide").unwrap(), 0x0123_4567_89ab_cdef);
         let missing = info.constant("monolith_none").unwrap_err().to_string();
         assert!(missing.contains("monolith_none"), "{missing}");
@@ -74,7 +74,7 @@ fn a_cubin_says_what_it_needs() {
         let kernel = info.kernel(KERNEL).unwrap();
         assert!((8..=64).contains(&kernel.registers), "{kernel:?}");
         assert_eq!((kernel.frame_bytes, kernel.stack_bytes), (0, 0));
-        assert_eq!(kernel.threads_max, Some(TABLE[0].threads()));
+        assert_eq!(kernel.threads_max, Some(TABLE[0].threads(arch)));
         assert!((136..=256).contains(&kernel.static_shared_bytes), "{kernel:?}");
         assert!(kernel.code_bytes > 0 && kernel.code_bytes < 10_000, "{kernel:?}");
         assert!(info.kernel("no_such_kernel").is_none());
@@ -137,6 +137,29 @@ fn a_kernel_is_compiled_once_and_again_if_the_cache_is_damaged() {
     // Without a compiler the cached kernel does.
     let without = Loader { search: Search::default(), ..ours };
     assert!(matches!(load(&without, Arch::Sm90a).origin, Origin::Cached(_)));
+}
+
+#[test]
+fn a_kernel_that_does_not_fit_is_refused() {
+    if nvrtc().is_none() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let sources = changed(ENTRY, "ML_STAGES * ML_STAGE_BYTES", "ML_SHARED_BYTES_MAX");
+    let loader = loader(folder.path(), sources);
+    for _compiled_then_cached in 0..2 {
+        let error = loader.load(Arch::Sm120a, &shape(), &TABLE[0]).unwrap_err().to_string();
+        assert!(error.contains("needs 101632 bytes") && error.contains("has 101376"), "{error}");
+    }
+}
+
+#[test]
+fn the_same_sources_give_the_same_machine_code() {
+    for arch in Arch::ALL {
+        let Some(first) = compile(&fixture(), arch) else { return };
+        let again = compile(&fixture(), arch).unwrap();
+        assert!(first.unwrap() == again.unwrap(), "{arch}");
+    }
 }
 
 #[test]
