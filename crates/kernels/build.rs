@@ -15,7 +15,8 @@ fn main() -> io::Result<()> {
     println!("cargo::rerun-if-env-changed=MONOLITH_KERNELS_DIR");
     let mut cubins = Vec::new();
     if let Some(folder) = env::var_os("MONOLITH_KERNELS_DIR").filter(|folder| !folder.is_empty()) {
-        let folder = root.join(folder);
+        // From the repository's root, where cargo is called.
+        let folder = root.join("../..").join(folder);
         println!("cargo::rerun-if-changed={}", folder.display());
         let manifest = folder.join("manifest.json");
         if !manifest.is_file() {
