@@ -1,0 +1,321 @@
+//! One line of `rows.jsonl`.
+
+use crate::environment::{Environment, Telemetry};
+use crate::identity::Subject;
+use crate::predict::Prediction;
+use crate::prompts::PromptIds;
+use serde::{Deserialize, Serialize};
+
+/// Version of the row's layout.
+pub const SCHEMA_VERSION: u32 = 1;
+
+/// What is decoded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Test {
+    /// Every prompt in turn, after its own prefill.
+    Prompts,
+    /// Steps with so many positions cached.
+    Depth(usize),
+}
+
+impl Test {
+    /// The name, as llama-bench writes them.
+    pub fn name(self, steps: usize) -> String {
+        match self {
+            Test::Prompts => format!("tg{steps} @ prompts"),
+            Test::Depth(depth) => format!("tg{steps} @ d{depth}"),
+        }
+    }
+
+    /// Positions cached before a step, on average over all steps.
+    pub fn mean_position(self, prompts: &PromptIds, steps: usize) -> f64 {
+        let within = (steps.max(1) - 1) as f64 / 2.0;
+        within
+            + match self {
+                Test::Depth(depth) => depth as f64,
+                Test::Prompts => {
+                    let total: usize = prompts.ids.iter().map(Vec::len).sum();
+                    total as f64 / prompts.ids.len().max(1) as f64
+                }
+            }
+    }
+}
+
+/// A bandwidth that was measured, and where.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Roofline {
+    /// GB/s (10^9 bytes).
+    pub bandwidth_gb_s: f64,
+    /// Where it was measured.
+    pub source: String,
+}
+
+/// One test of one engine. Names that llama-bench has are llama-bench's. What a field's owner
+/// does not know is null.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Row {
+    /// [`SCHEMA_VERSION`].
+    #[serde(default)]
+    pub schema_version: u32,
+    /// `monolith`, `transformers`, `llama.cpp` and so on.
+    pub engine: String,
+    /// Row of the engine's variant table, or how it was set up.
+    pub variant: String,
+    /// Weight format.
+    pub format: String,
+    /// The model, as its pack or file calls it.
+    #[serde(default)]
+    pub model: String,
+    /// Name of the GPU (or of the CPU, for one).
+    pub gpu: String,
+    /// `gpu` or `cpu`.
+    #[serde(default)]
+    pub kind: String,
+    /// The test's name.
+    pub test: String,
+    /// Positions cached before the first timed step; null: each prompt's own length.
+    pub position: Option<usize>,
+    /// Tokens of a timed prompt: none, prefill is excluded.
+    #[serde(default)]
+    pub n_prompt: usize,
+    /// Timed steps a run (a prompt).
+    pub n_gen: usize,
+    /// llama-bench's name of `position`.
+    pub n_depth: Option<usize>,
+    /// Tokens a second, median of the runs.
+    pub tok_s_median: Option<f64>,
+    /// Slowest run.
+    pub tok_s_min: Option<f64>,
+    /// Fastest run.
+    pub tok_s_max: Option<f64>,
+    /// Mean.
+    pub avg_ts: Option<f64>,
+    /// Standard deviation of the sample.
+    pub stddev_ts: Option<f64>,
+    /// Coefficient of variation, `stddev_ts / avg_ts`.
+    #[serde(default)]
+    pub cv: Option<f64>,
+    /// Tokens a second of each run.
+    #[serde(default)]
+    pub samples_ts: Vec<f64>,
+    /// Nanoseconds of `n_gen` steps, mean.
+    #[serde(default)]
+    pub avg_ns: Option<f64>,
+    /// Their standard deviation.
+    #[serde(default)]
+    pub stddev_ns: Option<f64>,
+    /// Nanoseconds of `n_gen` steps in each run (for the prompts: mean over them).
+    #[serde(default)]
+    pub samples_ns: Vec<f64>,
+    /// Kernel launches a token.
+    #[serde(default)]
+    pub launches_per_token: Option<f64>,
+    /// Bytes that a step must read: weights and KV cache at the mean position.
+    #[serde(default)]
+    pub bytes_per_token: Option<f64>,
+    /// `bytes_per_token` times the median speed, GB/s.
+    #[serde(default)]
+    pub gb_s: Option<f64>,
+    /// `gb_s` of the measured bandwidth.
+    #[serde(default)]
+    pub roofline_share: Option<f64>,
+    /// That bandwidth.
+    #[serde(default)]
+    pub roofline: Option<Roofline>,
+    /// The byte budget's prediction.
+    #[serde(default)]
+    pub predicted_tok_s: Option<f64>,
+    /// What it was computed from.
+    #[serde(default)]
+    pub prediction: Option<Prediction>,
+    /// Whether the gate of this build, weights and run passed; null: an engine that is not ours.
+    pub gate_passed: Option<bool>,
+    /// Hash of the gate's record.
+    #[serde(default)]
+    pub gate_sha256: Option<String>,
+    /// Hash of the executable (or the version, for an engine that is not ours).
+    pub build: String,
+    /// Hash of the weights.
+    #[serde(default)]
+    pub weights_sha256: String,
+    /// Hash of the prompts' ids.
+    #[serde(default)]
+    pub prompt_ids_sha256: String,
+    /// Hash of the tokens that came out, the same in every run.
+    #[serde(default)]
+    pub tokens_sha256: String,
+    /// The measuring run.
+    pub run_id: String,
+    /// What the time includes.
+    pub scope: String,
+    /// Which clock.
+    #[serde(default)]
+    pub clock: String,
+    /// Blocks (threads) of a step.
+    #[serde(default)]
+    pub blocks: usize,
+    /// Positions that the engine had room for.
+    #[serde(default)]
+    pub context: usize,
+    /// When the test ended, UTC.
+    #[serde(default)]
+    pub test_time: String,
+    /// Whether spans were recorded.
+    #[serde(default)]
+    pub xray: bool,
+    /// The GPU's state after each run.
+    #[serde(default)]
+    pub telemetry: Option<Telemetry>,
+    /// Whether clocks were held back, whatever the reason.
+    #[serde(default)]
+    pub throttled: Option<bool>,
+}
+
+/// What a row is made from.
+#[derive(Clone, Debug)]
+pub struct Facts<'a> {
+    /// What was measured.
+    pub subject: &'a Subject,
+    /// The model's name.
+    pub model: &'a str,
+    /// Where.
+    pub environment: &'a Environment,
+    /// Which test.
+    pub test: Test,
+    /// Steps a run.
+    pub steps: usize,
+    /// Seconds of `steps` steps in each run.
+    pub seconds: &'a [f64],
+    /// Kernel launches a token.
+    pub launches_per_token: Option<f64>,
+    /// Bytes that a step must read.
+    pub bytes_per_token: f64,
+    /// The byte budget.
+    pub prediction: Option<Prediction>,
+    /// Hash of the gate's record.
+    pub gate_sha256: &'a str,
+    /// Hash of the prompts' ids.
+    pub prompt_ids_sha256: &'a str,
+    /// Hash of the tokens.
+    pub tokens_sha256: &'a str,
+    /// Positions that the engine had room for.
+    pub context: usize,
+    /// Which clock.
+    pub clock: &'a str,
+    /// The GPU's state.
+    pub telemetry: Option<Telemetry>,
+}
+
+/// The row of a gated test. Nothing is looked up here: the same facts give the same row, its
+/// time aside.
+///
+/// # Panics
+/// Without runs.
+pub fn row(facts: &Facts) -> Row {
+    let (subject, steps) = (facts.subject, facts.steps as f64);
+    let speeds: Vec<f64> = facts.seconds.iter().map(|seconds| steps / seconds).collect();
+    let times: Vec<f64> = facts.seconds.iter().map(|seconds| seconds * 1e9).collect();
+    let mut sorted = speeds.clone();
+    sorted.sort_by(f64::total_cmp);
+    let (middle, last) = (median(&sorted), sorted.len() - 1);
+    let ((avg_ts, stddev_ts), (avg_ns, stddev_ns)) = (moments(&speeds), moments(&times));
+    let gb_s = facts.bytes_per_token * middle / 1e9;
+    let roofline = facts.prediction.as_ref().map(|prediction| Roofline {
+        bandwidth_gb_s: prediction.calibration.bandwidth_gb_s,
+        source: prediction.calibration.source.clone(),
+    });
+    let depth = match facts.test {
+        Test::Prompts => None,
+        Test::Depth(depth) => Some(depth),
+    };
+    Row {
+        schema_version: SCHEMA_VERSION,
+        engine: subject.engine.clone(),
+        variant: subject.variant.clone(),
+        format: subject.format.clone(),
+        model: facts.model.into(),
+        gpu: subject.gpu.clone(),
+        kind: facts.environment.kind.clone(),
+        test: facts.test.name(facts.steps),
+        position: depth,
+        n_prompt: 0,
+        n_gen: facts.steps,
+        n_depth: depth,
+        tok_s_median: Some(middle),
+        tok_s_min: Some(sorted[0]),
+        tok_s_max: Some(sorted[last]),
+        avg_ts: Some(avg_ts),
+        stddev_ts: Some(stddev_ts),
+        cv: Some(stddev_ts / avg_ts),
+        samples_ts: speeds,
+        avg_ns: Some(avg_ns),
+        stddev_ns: Some(stddev_ns),
+        samples_ns: times,
+        launches_per_token: facts.launches_per_token,
+        bytes_per_token: Some(facts.bytes_per_token),
+        gb_s: Some(gb_s),
+        roofline_share: roofline.as_ref().map(|roofline| gb_s / roofline.bandwidth_gb_s),
+        roofline,
+        predicted_tok_s: facts.prediction.as_ref().map(Prediction::tok_s),
+        prediction: facts.prediction.clone(),
+        gate_passed: Some(true),
+        gate_sha256: Some(facts.gate_sha256.into()),
+        build: subject.build.clone(),
+        weights_sha256: subject.weights_sha256.clone(),
+        prompt_ids_sha256: facts.prompt_ids_sha256.into(),
+        tokens_sha256: facts.tokens_sha256.into(),
+        run_id: subject.run_id.clone(),
+        scope: scope(facts.launches_per_token),
+        clock: facts.clock.into(),
+        blocks: subject.blocks,
+        context: facts.context,
+        test_time: crate::now(),
+        xray: false,
+        throttled: facts.telemetry.as_ref().map(|seen| !seen.throttle_reasons.is_empty()),
+        telemetry: facts.telemetry.clone(),
+    }
+}
+
+/// What the time includes, in words.
+fn scope(launches_per_token: Option<f64>) -> String {
+    let launches = match launches_per_token {
+        None => "no launches".into(),
+        Some(1.0) => "one launch a token".into(),
+        Some(count) => format!("{count} launches a token"),
+    };
+    format!("decode only, argmax included, {launches}")
+}
+
+/// The middle of sorted values; of an even number, the mean of the middle two.
+fn median(sorted: &[f64]) -> f64 {
+    let half = sorted.len() / 2;
+    if sorted.len() % 2 == 1 { sorted[half] } else { f64::midpoint(sorted[half - 1], sorted[half]) }
+}
+
+/// Mean and standard deviation of a sample (of one: zero).
+fn moments(values: &[f64]) -> (f64, f64) {
+    let count = values.len() as f64;
+    let mean = values.iter().sum::<f64>() / count;
+    let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
+    (mean, if count > 1.0 { (squares / (count - 1.0)).sqrt() } else { 0.0 })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn medians_and_moments() {
+        assert_eq!(median(&[1.0, 2.0, 9.0]), 2.0);
+        assert_eq!(median(&[1.0, 2.0, 4.0, 9.0]), 3.0);
+        assert_eq!(moments(&[2.0, 4.0, 6.0]), (4.0, 2.0));
+        assert_eq!(moments(&[5.0]), (5.0, 0.0));
+    }
+
+    #[test]
+    fn a_row_says_what_was_timed() {
+        assert_eq!(scope(Some(1.0)), "decode only, argmax included, one launch a token");
+        assert_eq!(scope(Some(3.0)), "decode only, argmax included, 3 launches a token");
+        assert_eq!(scope(None), "decode only, argmax included, no launches");
+    }
+}

@@ -1,0 +1,293 @@
+//! The gate's checks: their numbers, and what the numbers say.
+
+use super::{EXEMPT_SHARE_MAX, NEW_TOKENS, PROMPTS, RUNS, ReferenceId};
+use crate::reference::ErrorStats;
+use serde::{Deserialize, Serialize};
+
+/// Every check.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Checks {
+    /// The reference read the same weights.
+    pub weights: WeightsCheck,
+    /// Greedy tokens, teacher-forced.
+    pub tokens: TokensCheck,
+    /// Logits against f32.
+    pub logits: LogitsCheck,
+    /// Every logit is written, and the token is their argmax.
+    pub rows: RowsCheck,
+    /// Every vocabulary id can be said.
+    pub vocabulary: VocabularyCheck,
+    /// The same bits every time.
+    pub determinism: DeterminismCheck,
+    /// Steps that follow one another say what single steps say.
+    pub decode: DecodeCheck,
+    /// To the end of the context, and not beyond.
+    pub context: ContextCheck,
+}
+
+impl Checks {
+    /// What does not pass, recomputed from the numbers.
+    pub fn failures(&self, reference: &ReferenceId) -> Vec<String> {
+        let mut all = Vec::new();
+        if self.weights.tensors_sha256 != reference.tensors_sha256 {
+            all.push("weights: the reference read other weights".into());
+        }
+        let tolerance = reference.tolerance;
+        if tolerance.to_bits() != reference.error.p999.to_bits() || !tolerance.is_finite() {
+            all.push("tokens: the tolerance is not the reference's own".into());
+        }
+        let parts = [
+            ("tokens", self.tokens.failures(tolerance)),
+            ("logits", self.logits.failures()),
+            ("rows", self.rows.failures()),
+            ("vocabulary", self.vocabulary.failures()),
+            ("determinism", self.determinism.failures()),
+            ("decode", self.decode.failures(&self.tokens)),
+            ("context", self.context.failures(tolerance)),
+        ];
+        for (name, failures) in parts {
+            all.extend(failures.into_iter().map(|what| format!("{name}: {what}")));
+        }
+        all
+    }
+}
+
+/// Collects the messages of what does not hold.
+fn failing<const N: usize>(claims: [(bool, String); N]) -> Vec<String> {
+    claims.into_iter().filter(|(holds, _)| !holds).map(|(_, what)| what).collect()
+}
+
+/// Which weights the engine ran.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WeightsCheck {
+    /// Hash of the pack's tensors' values.
+    pub tensors_sha256: String,
+}
+
+/// A position where the engine says another token than the reference.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Divergence {
+    /// Index of the prompt.
+    pub prompt: usize,
+    /// Index of the token among the prompt's greedy ones (for the context: the position).
+    pub step: usize,
+    /// The reference's token.
+    pub expected: u32,
+    /// The engine's.
+    pub found: u32,
+    /// The reference's top-2 margin there, of its bf16 logits.
+    pub margin: f64,
+}
+
+/// Greedy tokens against the reference's, every position fed with the reference's tokens.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TokensCheck {
+    /// Prompts compared.
+    pub prompts: usize,
+    /// Tokens compared a prompt.
+    pub new: usize,
+    /// Positions compared.
+    pub positions: usize,
+    /// Positions with the same token.
+    pub matches: usize,
+    /// `matches` of `positions`.
+    pub match_rate: f64,
+    /// Positions at which a divergence would be excused (whether or not there is one).
+    pub near_ties: u64,
+    /// Divergences excused by a margin below the tolerance.
+    pub exempt: usize,
+    /// Every divergence.
+    pub divergences: Vec<Divergence>,
+}
+
+impl TokensCheck {
+    fn failures(&self, tolerance: f64) -> Vec<String> {
+        let allowed = |divergence: &&Divergence| divergence.margin < tolerance;
+        let exempt = self.divergences.iter().filter(allowed).count();
+        let refused = self.divergences.len() - exempt;
+        let share = exempt as f64 / self.positions.max(1) as f64;
+        let rate = self.matches as f64 / self.positions.max(1) as f64;
+        let first = self.divergences.iter().find(|divergence| !allowed(divergence));
+        let mut places: Vec<_> = self.divergences.iter().map(|d| (d.prompt, d.step)).collect();
+        places.sort_unstable();
+        places.dedup();
+        failing([
+            (
+                self.prompts >= PROMPTS && self.new >= NEW_TOKENS,
+                format!(
+                    "{} prompts x {} tokens: {PROMPTS} x {NEW_TOKENS} are wanted",
+                    self.prompts, self.new
+                ),
+            ),
+            (refused == 0, format!("{refused} divergences are no near ties, first {first:?}")),
+            (
+                share <= EXEMPT_SHARE_MAX,
+                format!("{exempt} of {} positions are excused", self.positions),
+            ),
+            (
+                self.positions == self.prompts * self.new
+                    && self.matches + self.divergences.len() == self.positions
+                    && places.len() == self.divergences.len()
+                    && self.exempt == exempt
+                    && (rate - self.match_rate).abs() < 1e-12,
+                "the numbers contradict each other".into(),
+            ),
+        ])
+    }
+}
+
+/// Errors of whole rows of logits against f32.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LogitsCheck {
+    /// Rows compared, the whole vocabulary each.
+    pub rows: usize,
+    /// The engine's errors.
+    pub engine: ErrorStats,
+    /// The bf16 reference's, of the same rows.
+    pub bf16: ErrorStats,
+}
+
+impl LogitsCheck {
+    fn failures(&self) -> Vec<String> {
+        let worse = self.engine.worse_than(&self.bf16);
+        let counts = self.engine.count == self.bf16.count && self.rows >= PROMPTS;
+        failing([
+            (worse.is_none(), format!("worse than bf16: {}", worse.unwrap_or_default())),
+            (counts, format!("{} rows, {} errors", self.rows, self.engine.count)),
+        ])
+    }
+}
+
+/// Whether the logits are all there.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RowsCheck {
+    /// Positions looked at.
+    pub positions: usize,
+    /// Size of the vocabulary.
+    pub vocab: usize,
+    /// Positions where the token is not the lowest index of the largest logit.
+    pub argmax_mismatches: usize,
+    /// Vocabulary rows whose logit was the same bits at every position.
+    pub never_changed: usize,
+    /// Logits that were not finite.
+    pub not_finite: usize,
+}
+
+impl RowsCheck {
+    fn failures(&self) -> Vec<String> {
+        failing([
+            (self.positions >= PROMPTS * NEW_TOKENS, format!("{} positions", self.positions)),
+            (
+                self.argmax_mismatches == 0,
+                format!("{} tokens are not the logits' argmax", self.argmax_mismatches),
+            ),
+            (self.never_changed == 0, format!("{} rows never changed", self.never_changed)),
+            (self.not_finite == 0, format!("{} logits are not finite", self.not_finite)),
+        ])
+    }
+}
+
+/// Whether the argmax reaches every id: in a model made for it, each token's largest logit is
+/// planted at another id ([`super::planted_pack`]).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct VocabularyCheck {
+    /// Size of the vocabulary.
+    pub vocab: usize,
+    /// Layers and hidden width of the model made for it.
+    pub shape: [usize; 2],
+    /// Ids that were to be reached.
+    pub planted: usize,
+    /// Ids that were.
+    pub reached: usize,
+    /// The first that were not.
+    pub first_missed: Vec<u32>,
+}
+
+impl VocabularyCheck {
+    fn failures(&self) -> Vec<String> {
+        let all = self.reached == self.vocab && self.planted == self.vocab;
+        let what = format!(
+            "{} of {} ids reached, first missed {:?}",
+            self.reached, self.vocab, self.first_missed
+        );
+        failing([(all && self.vocab > 0, what)])
+    }
+}
+
+/// Whether runs agree bit by bit.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DeterminismCheck {
+    /// One hash a run, of every token and every logit's bits; the last run is a freshly loaded
+    /// engine's.
+    pub runs: Vec<String>,
+}
+
+impl DeterminismCheck {
+    fn failures(&self) -> Vec<String> {
+        let same = self.runs.iter().all(|run| *run == self.runs[0] && !run.is_empty());
+        failing([
+            (self.runs.len() >= RUNS, format!("{} runs, {RUNS} are wanted", self.runs.len())),
+            (same, format!("runs differ: {:?}", self.runs)),
+        ])
+    }
+}
+
+/// Whether the timed way of decoding says what single steps say.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DecodeCheck {
+    /// Prompts decoded.
+    pub prompts: usize,
+    /// Tokens compared.
+    pub tokens: usize,
+    /// Tokens that differ.
+    pub mismatches: usize,
+}
+
+impl DecodeCheck {
+    fn failures(&self, tokens: &TokensCheck) -> Vec<String> {
+        let wanted = tokens.prompts * tokens.new;
+        failing([
+            (self.mismatches == 0, format!("{} tokens differ", self.mismatches)),
+            (
+                self.prompts == tokens.prompts && self.tokens == wanted && wanted > 0,
+                format!("{} tokens, {wanted} are wanted", self.tokens),
+            ),
+        ])
+    }
+}
+
+/// The last positions of a full context.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ContextCheck {
+    /// Positions that the engine has room for.
+    pub context: usize,
+    /// Length of the sequence.
+    pub sequence: usize,
+    /// Positions compared, its last.
+    pub positions: usize,
+    /// Whether a step at the position after the last was refused.
+    pub refused_beyond: bool,
+    /// Positions where the token differs from the reference's.
+    pub divergences: Vec<Divergence>,
+    /// The engine's errors of the logits there.
+    pub engine: ErrorStats,
+    /// The bf16 reference's.
+    pub bf16: ErrorStats,
+}
+
+impl ContextCheck {
+    fn failures(&self, tolerance: f64) -> Vec<String> {
+        let worse = self.engine.worse_than(&self.bf16);
+        let refused = self.divergences.iter().filter(|d| d.margin >= tolerance).count();
+        failing([
+            (
+                self.sequence == self.context && self.positions > 0,
+                format!("{} positions of a context of {}", self.sequence, self.context),
+            ),
+            (self.refused_beyond, "a step beyond the context was not refused".into()),
+            (refused == 0, format!("{refused} divergences are no near ties")),
+            (worse.is_none(), format!("worse than bf16: {}", worse.unwrap_or_default())),
+            (self.engine.count == self.bf16.count, "the numbers contradict each other".into()),
+        ])
+    }
+}

@@ -1,0 +1,185 @@
+//! The gate: whether an engine computes what the model says, position by position.
+//!
+//! A record holds the numbers of every check and nothing rests on its `passed`:
+//! [`refusals`] recomputes each check from its numbers, and compares the record's hashes with
+//! what is to be measured.
+
+mod checks;
+mod planted;
+mod run;
+
+pub use checks::{
+    Checks, ContextCheck, DecodeCheck, DeterminismCheck, Divergence, LogitsCheck, RowsCheck,
+    TokensCheck, VocabularyCheck, WeightsCheck,
+};
+pub use planted::{planted_next, planted_pack};
+pub use run::{GateOptions, run};
+
+use crate::identity::{Subject, short};
+use crate::reference::{ErrorStats, Reference};
+use crate::{HarnessError, now};
+use serde::{Deserialize, Serialize};
+use std::path::{Path, PathBuf};
+
+/// Version of the record's layout.
+pub const SCHEMA_VERSION: u32 = 1;
+/// Prompts that a gate must cover.
+pub const PROMPTS: usize = 20;
+/// Greedy tokens a prompt that a gate must cover.
+pub const NEW_TOKENS: usize = 256;
+/// Largest share of positions at which a divergence may be excused by a near tie.
+pub const EXEMPT_SHARE_MAX: f64 = 0.02;
+/// Runs that must agree bit by bit.
+pub const RUNS: usize = 3;
+
+/// Which reference a gate compared with.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ReferenceId {
+    /// Hash of `reference.json`, which holds the hash of the logits.
+    pub sha256: String,
+    /// What computed it, with versions.
+    pub engine: String,
+    /// Hash of the weights' values that it read.
+    pub tensors_sha256: String,
+    /// Top-2 margin below which a divergence is allowed: `error.p999`.
+    pub tolerance: f64,
+    /// Its own errors against f32.
+    pub error: ErrorStats,
+}
+
+/// What a gate found.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct GateRecord {
+    /// [`SCHEMA_VERSION`].
+    pub schema_version: u32,
+    /// Whether every check passed; [`refusals`] does not take its word.
+    pub passed: bool,
+    /// What did not pass, in words.
+    pub failures: Vec<String>,
+    /// When the gate ended, UTC.
+    pub date: String,
+    /// What was checked.
+    pub subject: Subject,
+    /// Hash of the prompts' ids.
+    pub prompt_ids_sha256: String,
+    /// What it was compared with.
+    pub reference: ReferenceId,
+    /// Every check with its numbers.
+    pub checks: Checks,
+}
+
+impl GateRecord {
+    /// The record of finished checks.
+    pub fn new(subject: Subject, reference: &Reference, checks: Checks) -> GateRecord {
+        let summary = &reference.summary;
+        let reference = ReferenceId {
+            sha256: reference.sha256.clone(),
+            engine: format!(
+                "{} {}, torch {}, {}, {} attention, {}",
+                summary.engine,
+                summary.transformers,
+                summary.torch,
+                summary.format,
+                summary.attention,
+                summary.device
+            ),
+            tensors_sha256: summary.tensors_sha256.clone(),
+            tolerance: summary.tolerance,
+            error: summary.error.clone(),
+        };
+        let failures = checks.failures(&reference);
+        GateRecord {
+            schema_version: SCHEMA_VERSION,
+            passed: failures.is_empty(),
+            failures,
+            date: now(),
+            subject,
+            prompt_ids_sha256: summary.prompt_ids_sha256.clone(),
+            reference,
+            checks,
+        }
+    }
+
+    /// The record's file name in a run's folder.
+    pub fn file_name(&self) -> String {
+        file_name(&self.subject.variant)
+    }
+
+    /// Writes the record into a run's folder; gives its path.
+    ///
+    /// # Errors
+    /// A file that cannot be written.
+    pub fn write(&self, folder: &Path) -> Result<PathBuf, HarnessError> {
+        let path = folder.join(self.file_name());
+        let text = serde_json::to_string_pretty(self).expect("a record is JSON") + "\n";
+        std::fs::write(&path, text).map_err(HarnessError::io(&path))?;
+        Ok(path)
+    }
+
+    /// Reads a record.
+    ///
+    /// # Errors
+    /// A file that is missing or is no record.
+    pub fn read(path: &Path) -> Result<GateRecord, HarnessError> {
+        let text = std::fs::read(path).map_err(HarnessError::io(path))?;
+        serde_json::from_slice(&text).map_err(|error| HarnessError::file(path, error))
+    }
+}
+
+/// The file name of a variant's record; what a file name cannot hold is hashed.
+pub fn file_name(variant: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+    if variant.chars().all(plain) {
+        format!("gate-{variant}.json")
+    } else {
+        format!("gate-{}.json", short(variant))
+    }
+}
+
+/// Why the record does not allow a speed of `subject`; empty if it does.
+///
+/// `prompt_ids_sha256` is of the prompts that are to be measured.
+pub fn refusals(record: &GateRecord, subject: &Subject, prompt_ids_sha256: &str) -> Vec<String> {
+    let mut reasons = record.checks.failures(&record.reference);
+    if record.schema_version != SCHEMA_VERSION {
+        reasons.push(format!("the gate record's version is {}", record.schema_version));
+    }
+    if !record.passed {
+        reasons.push("the gate says that it did not pass".into());
+    }
+    if !record.failures.is_empty() {
+        reasons.push(format!("the gate says: {}", record.failures.join("; ")));
+    }
+    let gated = &record.subject;
+    let pairs = [
+        ("engine", &gated.engine, &subject.engine),
+        ("variant", &gated.variant, &subject.variant),
+        ("format", &gated.format, &subject.format),
+        ("GPU", &gated.gpu, &subject.gpu),
+        ("build", &gated.build, &subject.build),
+        ("weights", &gated.weights_sha256, &subject.weights_sha256),
+        ("run", &gated.run_id, &subject.run_id),
+        ("number of blocks", &gated.blocks.to_string(), &subject.blocks.to_string()),
+        ("prompts", &record.prompt_ids_sha256, &prompt_ids_sha256.to_owned()),
+    ]
+    .map(|(what, gated, asked)| (what, gated.clone(), asked.clone()));
+    for (what, gated, asked) in pairs {
+        if gated != asked {
+            reasons.push(format!("the gate was of another {what}: {gated}, not {asked}"));
+        }
+    }
+    reasons
+}
+
+/// [`refusals`] for the record in a run's folder; a missing or unreadable one is a reason too.
+pub fn refusals_in(
+    folder: &Path,
+    subject: &Subject,
+    prompt_ids_sha256: &str,
+) -> Result<GateRecord, Vec<String>> {
+    let path = folder.join(file_name(&subject.variant));
+    let record = GateRecord::read(&path)
+        .map_err(|error| vec![format!("{error}: run `monolith gate` in this run first")])?;
+    let reasons = refusals(&record, subject, prompt_ids_sha256);
+    if reasons.is_empty() { Ok(record) } else { Err(reasons) }
+}

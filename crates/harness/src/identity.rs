@@ -1,0 +1,153 @@
+//! Hashes that say what was measured: the build, the weights, the prompts, the run.
+
+use crate::HarnessError;
+use monolith_engine::EngineInfo;
+use monolith_model::Tensor;
+use monolith_pack::{Header, Pack};
+use rayon::prelude::*;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+use std::io::Read;
+use std::path::Path;
+
+/// What a gate speaks of, and what a speed is of: nothing here may differ between the two.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Subject {
+    /// `monolith`.
+    pub engine: String,
+    /// Row of the variant table.
+    pub variant: String,
+    /// Weight format of the layers' matrices.
+    pub format: String,
+    /// The processor, in its own words.
+    pub gpu: String,
+    /// Blocks (threads) that take part in a step.
+    pub blocks: usize,
+    /// sha256 of the running executable, kernels included.
+    pub build: String,
+    /// sha256 of the pack's sections ([`weights_sha256`]).
+    pub weights_sha256: String,
+    /// One boot of one GPU ([`run_id`]).
+    pub run_id: String,
+}
+
+impl Subject {
+    /// What this process would measure with this engine and pack.
+    ///
+    /// # Errors
+    /// An executable that cannot be read.
+    pub fn of(info: &EngineInfo, pack: &Pack, run_id: &str) -> Result<Subject, HarnessError> {
+        Ok(Subject {
+            engine: "monolith".into(),
+            variant: info.variant.clone(),
+            format: format(pack.header()),
+            gpu: info.device.clone(),
+            blocks: info.blocks,
+            build: build_hash()?,
+            weights_sha256: weights_sha256(pack.header()),
+            run_id: run_id.into(),
+        })
+    }
+}
+
+/// The weight format of the first layer's matrices.
+pub fn format(header: &Header) -> String {
+    let qkv = header.sections.iter().find(|entry| entry.name.ends_with(".qkv"));
+    qkv.map_or("unknown".into(), |entry| entry.format.clone())
+}
+
+/// sha256 of the running executable. The kernels' sources are part of it.
+///
+/// # Errors
+/// An executable that cannot be found or read.
+pub fn build_hash() -> Result<String, HarnessError> {
+    let path = std::env::current_exe().map_err(HarnessError::io(Path::new("/proc/self/exe")))?;
+    file_sha256(&path)
+}
+
+/// sha256 of what the pack holds, whatever the model is called: the configuration's hash, then a
+/// line `name format sha256` for each section.
+pub fn weights_sha256(header: &Header) -> String {
+    let lines = header
+        .sections
+        .iter()
+        .map(|entry| format!("{} {} {}\n", entry.name, entry.format, entry.sha256));
+    sha256_hex((header.config_sha256.clone() + "\n" + &lines.collect::<String>()).as_bytes())
+}
+
+/// One hash of the weights' values, as `tools/reference.py` computes it from the checkpoint: of a
+/// line `name sha256` for each tensor, in order of name.
+pub fn tensors_sha256(pack: &Pack) -> String {
+    let mut lines: Vec<String> = Tensor::all(pack.config())
+        .into_par_iter()
+        .map(|tensor| format!("{} {}\n", tensor.name(), sha256_hex(&pack.tensor_bytes(tensor))))
+        .collect();
+    lines.sort();
+    sha256_hex(lines.concat().as_bytes())
+}
+
+/// sha256 of the prompts' ids as compact JSON.
+pub fn ids_sha256(ids: &[Vec<u32>]) -> String {
+    sha256_hex(serde_json::to_string(ids).expect("numbers are JSON").as_bytes())
+}
+
+/// Names one boot of one processor, without telling which machine it was.
+///
+/// `device` is the GPU's UUID, or the CPU's name.
+pub fn run_id(device: &str) -> String {
+    let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    short(&format!("monolith run\n{}\n{device}", boot.trim()))
+}
+
+/// 16 hexadecimal digits of a text's sha256.
+pub(crate) fn short(text: &str) -> String {
+    sha256_hex(text.as_bytes())[..16].to_owned()
+}
+
+/// sha256 in lower-case hexadecimal.
+pub fn sha256_hex(bytes: &[u8]) -> String {
+    hex(&Sha256::digest(bytes))
+}
+
+/// sha256 of a file.
+///
+/// # Errors
+/// A file that cannot be read.
+pub fn file_sha256(path: &Path) -> Result<String, HarnessError> {
+    let mut file = std::fs::File::open(path).map_err(HarnessError::io(path))?;
+    let (mut hasher, mut buffer) = (Sha256::new(), vec![0; 1 << 20]);
+    loop {
+        match file.read(&mut buffer).map_err(HarnessError::io(path))? {
+            0 => return Ok(hex(&hasher.finalize())),
+            read => hasher.update(&buffer[..read]),
+        }
+    }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_is_one_boot_of_one_device() {
+        assert_eq!(run_id("GPU-1"), run_id("GPU-1"));
+        assert_ne!(run_id("GPU-1"), run_id("GPU-2"));
+        assert_eq!(run_id("GPU-1").len(), 16);
+    }
+
+    #[test]
+    fn the_build_is_this_file() {
+        let own = std::fs::read(std::env::current_exe().unwrap()).unwrap();
+        assert_eq!(build_hash().unwrap(), sha256_hex(&own));
+    }
+
+    #[test]
+    fn ids_hash_as_python_does() {
+        // sha256 of "[[1,2],[3]]"
+        assert_eq!(ids_sha256(&[vec![1, 2], vec![3]]), sha256_hex(b"[[1,2],[3]]"));
+    }
+}

@@ -1,0 +1,108 @@
+//! Gates, benchmark, run records, reports: what says whether an engine is right, how fast it is,
+//! and where that was measured.
+//!
+//! ```text
+//! prompts -> ids.json -> tools/reference.py -> reference.json + reference.safetensors
+//!                                                   |
+//! pack, engine ---------------------------------> gate -> gate-<variant>.json
+//!                                                   |
+//! pack, engine, environment -------------------> bench -> rows.jsonl -> report
+//! ```
+//!
+//! A speed is printed only for a build, weights and variant whose gate passed in the same
+//! measuring run: [`gate::refusals`] recomputes that from the gate record's numbers and hashes.
+
+pub mod bench;
+pub mod environment;
+pub mod gate;
+pub mod identity;
+pub mod predict;
+pub mod prompts;
+pub mod record;
+pub mod reference;
+pub mod report;
+
+use monolith_engine::{Engine, EngineError};
+use monolith_pack::Pack;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// What an engine's loader may fail with.
+pub type LoadError = Box<dyn std::error::Error + Send + Sync>;
+
+/// Loads an engine for a pack, with room for so many positions. The gate calls it more than
+/// once, and drops an engine before it asks for the next.
+pub type Loader<'a> = dyn Fn(Arc<Pack>, usize) -> Result<Box<dyn Engine>, LoadError> + 'a;
+
+/// Feeds the tokens at positions 0 and up; none is fine.
+pub(crate) fn fill(engine: &mut dyn Engine, tokens: &[u32]) -> Result<(), EngineError> {
+    if tokens.is_empty() { Ok(()) } else { engine.prefill(tokens).map(drop) }
+}
+
+/// Is told, in words, what is being done.
+pub type Progress<'a> = dyn FnMut(&str) + 'a;
+
+/// What can go wrong beside a check that fails.
+#[derive(Debug, thiserror::Error)]
+pub enum HarnessError {
+    /// A file could not be read or written.
+    #[error("{}: {source}", path.display())]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// A file says something that cannot be.
+    #[error("{}: {what}", path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        what: String,
+    },
+    /// The engine could not be loaded.
+    #[error("the engine could not be loaded: {0}")]
+    Load(LoadError),
+    /// A step failed.
+    #[error(transparent)]
+    Engine(#[from] EngineError),
+    /// A prompt could not be encoded.
+    #[error(transparent)]
+    Text(#[from] monolith_text::Error),
+    /// There is no passed gate for what was to be measured.
+    #[error("no speed without a passed gate of this run: {}", reasons.join("; "))]
+    Ungated {
+        /// Everything that is missing or does not match.
+        reasons: Vec<String>,
+    },
+    /// Runs of one test gave different tokens, or too few.
+    #[error("{test}: runs did not give the same tokens")]
+    Unsteady {
+        /// The test.
+        test: String,
+    },
+    /// The engine's clock and the host's do not agree.
+    #[error("the engine says that its steps took {engine_s} s, the host's clock {host_s} s")]
+    Clock {
+        /// Seconds, by the engine's clock.
+        engine_s: f64,
+        /// Seconds from call to return, by the host's.
+        host_s: f64,
+    },
+}
+
+impl HarnessError {
+    pub(crate) fn io(path: &Path) -> impl FnOnce(std::io::Error) -> HarnessError + '_ {
+        move |source| HarnessError::Io { path: path.to_owned(), source }
+    }
+
+    pub(crate) fn file(path: &Path, what: impl std::fmt::Display) -> HarnessError {
+        HarnessError::File { path: path.to_owned(), what: what.to_string() }
+    }
+}
+
+/// The time of day in UTC, to the second, as ISO 8601.
+pub(crate) fn now() -> String {
+    jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+}

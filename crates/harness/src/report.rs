@@ -1,0 +1,286 @@
+//! Tables from run records. Nothing in them is typed, and no table holds two GPUs.
+
+use crate::HarnessError;
+use crate::bench::Row;
+use crate::gate::{GateRecord, refusals};
+use crate::identity::Subject;
+use crate::record::{Index, IndexEntry, RunFolder};
+use std::fmt::Write;
+use std::path::Path;
+
+/// The line before the tables in a README.
+pub const BEGIN: &str = "<!-- results -->";
+/// The line after them.
+pub const END: &str = "<!-- /results -->";
+
+/// Why a row's speed is not to be shown; empty if it is.
+///
+/// An engine of ours needs a gate record in the folder that allows it; another may say that it
+/// failed a gate, or say nothing.
+pub fn row_refusals(row: &Row, gates: &[GateRecord], run_id: &str) -> Vec<String> {
+    let mut reasons = Vec::new();
+    if row.run_id != run_id {
+        reasons.push("measured in another run".into());
+    }
+    if row.gate_passed == Some(false) {
+        reasons.push("its gate did not pass".into());
+    }
+    if row.engine != "monolith" {
+        return reasons;
+    }
+    if row.gate_passed != Some(true) {
+        reasons.push("no gate is said to have passed".into());
+    }
+    let subject = Subject {
+        engine: row.engine.clone(),
+        variant: row.variant.clone(),
+        format: row.format.clone(),
+        gpu: row.gpu.clone(),
+        blocks: row.blocks,
+        build: row.build.clone(),
+        weights_sha256: row.weights_sha256.clone(),
+        run_id: row.run_id.clone(),
+    };
+    let all = gates.iter().map(|gate| refusals(gate, &subject, &row.prompt_ids_sha256));
+    match all.min_by_key(Vec::len) {
+        None => reasons.push("no gate record".into()),
+        Some(least) => reasons.extend(least),
+    }
+    reasons
+}
+
+/// A run's rows by whether their speed may be shown.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct SortedRows {
+    /// Rows whose speed may be shown.
+    pub shown: Vec<Row>,
+    /// The others, with the reason.
+    pub hidden: Vec<(Row, String)>,
+}
+
+/// Sorts the rows of a run by whether their speed may be shown.
+///
+/// Of a test that was measured more than once, the last row counts.
+///
+/// # Errors
+/// A folder that cannot be read.
+pub fn sorted_rows(folder: &RunFolder) -> Result<SortedRows, HarnessError> {
+    let (run_id, gates) = (folder.environment()?.run_id, folder.gates()?);
+    let key = |row: &Row| {
+        let Row { engine, variant, format, model, test, .. } = row;
+        [engine, variant, format, model, test].map(String::clone)
+    };
+    let mut last: Vec<Row> = Vec::new();
+    for row in folder.rows()? {
+        match last.iter_mut().find(|earlier| key(earlier) == key(&row)) {
+            Some(earlier) => *earlier = row,
+            None => last.push(row),
+        }
+    }
+    let mut sorted = SortedRows::default();
+    for row in last {
+        let reasons = row_refusals(&row, &gates, &run_id);
+        if reasons.is_empty() {
+            sorted.shown.push(row);
+        } else {
+            sorted.hidden.push((row, reasons.join("; ")));
+        }
+    }
+    Ok(sorted)
+}
+
+/// Every GPU's tables, from the newest run of each that has a speed to show.
+///
+/// # Errors
+/// A results folder that cannot be read.
+pub fn render(results: &Path) -> Result<String, HarnessError> {
+    let index = Index::read(results)?;
+    let mut gpus: Vec<(&str, &str)> = Vec::new();
+    for entry in index.runs.iter().rev() {
+        let gpu = (entry.kind.as_str(), entry.gpu.as_str());
+        if !gpus.contains(&gpu) {
+            gpus.push(gpu);
+        }
+    }
+    // GPUs first, then CPUs.
+    gpus.sort_by_key(|(kind, _)| *kind != "gpu");
+    let mut text = String::new();
+    for (kind, gpu) in gpus {
+        let own = |entry: &&IndexEntry| entry.kind == kind && entry.gpu == gpu;
+        let runs: Vec<&IndexEntry> = index.runs.iter().rev().filter(own).collect();
+        text += &gpu_section(results, gpu, &runs)?;
+    }
+    if text.is_empty() {
+        text.push_str("Nothing was measured yet.\n");
+    }
+    Ok(text)
+}
+
+/// The section of one GPU; `runs` has the newest first.
+fn gpu_section(results: &Path, gpu: &str, runs: &[&IndexEntry]) -> Result<String, HarnessError> {
+    let mut text = format!("### {gpu}\n\n");
+    let mut chosen = None;
+    for entry in runs {
+        let folder = RunFolder::named(results, &entry.folder);
+        let sorted = sorted_rows(&folder)?;
+        let found = !sorted.shown.is_empty();
+        if chosen.is_none() || found {
+            chosen = Some((folder, sorted));
+            if found {
+                break;
+            }
+        }
+    }
+    if let Some((folder, sorted)) = chosen {
+        text += &tables(&sorted);
+        let link = format!("[results/{0}](results/{0}/)", folder.name);
+        let _ = writeln!(text, "Measured in {link}, all in one run.");
+        let others = runs.iter().filter(|entry| entry.folder != folder.name);
+        let others: Vec<String> =
+            others.map(|entry| format!("[{0}](results/{0}/)", entry.folder)).collect();
+        if !others.is_empty() {
+            let _ = writeln!(text, "Other runs: {}.", others.join(", "));
+        }
+        text.push('\n');
+    }
+    Ok(text)
+}
+
+/// A table of speeds and a list of what has none.
+fn tables(sorted: &SortedRows) -> String {
+    let SortedRows { shown, hidden } = sorted;
+    let mut text = String::new();
+    if !shown.is_empty() {
+        text += &speeds(shown);
+    }
+    if !hidden.is_empty() {
+        text += "Measured but not shown, for want of a passed gate:\n\n";
+        for (row, reason) in hidden {
+            let Row { engine, variant, format, test, .. } = row;
+            let _ = writeln!(text, "- {engine} {variant} ({format}), {test}: {reason}");
+        }
+        text.push('\n');
+    }
+    text
+}
+
+/// Engines down, tests across: median and range in tok/s.
+fn speeds(rows: &[Row]) -> String {
+    let mut tests: Vec<(Option<usize>, &str)> =
+        rows.iter().map(|row| (row.position, row.test.as_str())).collect();
+    tests.sort_unstable();
+    tests.dedup();
+    let mut engines: Vec<[&str; 4]> = rows.iter().map(engine_key).collect();
+    let mut seen = Vec::new();
+    engines.retain(|engine| {
+        !seen.contains(engine) && {
+            seen.push(*engine);
+            true
+        }
+    });
+    let names: Vec<&str> = tests.iter().map(|(_, test)| *test).collect();
+    let mut text = format!(
+        "tok/s, median (min to max){}\n\n| engine | variant | format | model | {} | bytes/token \
+         | of roofline | gate |\n|---|---|---|---|{}--:|--:|---|\n",
+        if rows.iter().any(|row| row.throttled == Some(true)) {
+            "; * clocks were held back"
+        } else {
+            ""
+        },
+        names.join(" | "),
+        "--:|".repeat(names.len())
+    );
+    for engine in engines {
+        let own: Vec<&Row> = rows.iter().filter(|row| engine_key(row) == engine).collect();
+        let cells = names.iter().map(|test| {
+            own.iter().find(|row| row.test == *test).map_or(String::new(), |row| speed(row))
+        });
+        let first = own.iter().min_by_key(|row| row.position).expect("an engine has rows");
+        let gate = if first.gate_passed == Some(true) { "passed" } else { "another engine" };
+        let _ = writeln!(
+            text,
+            "| {} | {} | {} | {} | {gate} |",
+            engine.join(" | "),
+            cells.collect::<Vec<_>>().join(" | "),
+            first.bytes_per_token.map_or(String::new(), |bytes| format!("{:.0} MB", bytes / 1e6)),
+            crate::bench::percent(first.roofline_share),
+        );
+    }
+    let mut scopes: Vec<&str> = rows.iter().map(|row| row.scope.as_str()).collect();
+    scopes.sort_unstable();
+    scopes.dedup();
+    let _ = write!(text, "\nScope: {}.\n\n", scopes.join("; "));
+    text
+}
+
+fn engine_key(row: &Row) -> [&str; 4] {
+    [&row.engine, &row.variant, &row.format, &row.model]
+}
+
+fn speed(row: &Row) -> String {
+    let number = |value: Option<f64>| match value {
+        Some(value) if value >= 100.0 => format!("{value:.0}"),
+        Some(value) => format!("{value:.1}"),
+        None => "?".into(),
+    };
+    let star = if row.throttled == Some(true) { "*" } else { "" };
+    let (least, most) = (number(row.tok_s_min), number(row.tok_s_max));
+    format!("{}{star} ({least} to {most})", number(row.tok_s_median))
+}
+
+/// A README with its tables replaced.
+///
+/// # Errors
+/// A README without the two markers, in words.
+pub fn spliced(readme: &str, tables: &str) -> Result<String, String> {
+    let missing = |marker| format!("the README has no line {marker}");
+    let begin = readme.find(BEGIN).ok_or_else(|| missing(BEGIN))? + BEGIN.len();
+    let end = readme[begin..].find(END).ok_or_else(|| missing(END))? + begin;
+    Ok(format!("{}\n\n{}\n{}", &readme[..begin], tables.trim_end(), &readme[end..]))
+}
+
+/// The README of a run's folder.
+///
+/// # Errors
+/// A folder that cannot be read.
+pub fn run_readme(folder: &RunFolder) -> Result<String, HarnessError> {
+    let environment = folder.environment()?;
+    let sorted = sorted_rows(folder)?;
+    let mut text = format!("# {}\n\nWritten from the files beside it.\n\n", folder.name);
+    let _ = writeln!(text, "- {}: {}", environment.kind, environment.gpu);
+    let _ = writeln!(text, "- run: `{}`, begun {}", environment.run_id, environment.date);
+    if let Some(gpu) = &environment.nvml {
+        let (driver, cuda) = (gpu.driver.as_deref(), gpu.cuda.as_deref());
+        let known = |value: Option<&str>| value.unwrap_or("unknown").to_owned();
+        let _ = writeln!(text, "- driver {}, CUDA up to {}", known(driver), known(cuda));
+    }
+    if let Some(reason) = &environment.nvml_absent {
+        let _ = writeln!(text, "- no telemetry: {reason}");
+    }
+    text += "\n## Commands\n\n";
+    for command in folder.commands()? {
+        let _ = writeln!(text, "- `{}` ({})", command.command, command.versions.join(", "));
+    }
+    text += "\n## Gates\n\n";
+    for gate in folder.gates()? {
+        let tokens = &gate.checks.tokens;
+        let _ = writeln!(
+            text,
+            "- {} ({}): {}; {} of {} tokens as {}, {} excused by a margin below {:.4}",
+            gate.subject.variant,
+            gate.subject.format,
+            if gate.checks.failures(&gate.reference).is_empty() { "passed" } else { "failed" },
+            tokens.matches,
+            tokens.positions,
+            gate.reference.engine,
+            tokens.exempt,
+            gate.reference.tolerance
+        );
+        for failure in gate.checks.failures(&gate.reference) {
+            let _ = writeln!(text, "  - {failure}");
+        }
+    }
+    text += "\n## Speeds\n\n";
+    text += &tables(&sorted);
+    Ok(text.trim_end().to_owned() + "\n")
+}
