@@ -133,6 +133,8 @@ wire_struct! {
         stopped: u32, "u32 @";
         /// Nothing: there is no padding.
         reserved: u32, "u32 @";
+        /// Of the waits that timed out, the begin of the earliest, with its bits inverted.
+        earliest_inverted: u64, "u64 @";
     }
 }
 
@@ -164,5 +166,5 @@ wire_struct! {
     }
 }
 
-const _: () = assert!(size_of::<FaultRecord>() == 64 && size_of::<Control>() == 16);
+const _: () = assert!(size_of::<FaultRecord>() == 64 && size_of::<Control>() == 24);
 const _: () = assert!(size_of::<StepArgs>() == 20 * 8 + 16 * 4);

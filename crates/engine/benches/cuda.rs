@@ -50,7 +50,7 @@ fn pack_of(dir: &Path) -> Result<Pack, Box<dyn std::error::Error>> {
             synth::write(&config, 0, &folder, &|_| ())?;
         }
         let source = Source { model: "synth qwen3-0.6b".into(), revision: None };
-        pack_to_file(&Checkpoint::open(&folder)?, source, &path, |_, _| ())?;
+        pack_to_file(&Checkpoint::open(&folder)?, source, &path, |_, _| Ok(()))?;
     }
     Ok(Pack::open(&path)?)
 }

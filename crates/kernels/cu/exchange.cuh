@@ -36,20 +36,27 @@ __device__ __forceinline__ void post(const abi::StepArgs& args, const Slot& slot
   ptx::store_relaxed(slot.units + index, unit_of(value, args.epoch));
 }
 
+// The wait for a unit, in words.
+__device__ __forceinline__ Wait exchange_wait(const abi::StepArgs& args, const Slot& slot,
+                                              const u64* unit) {
+  return {abi::WaitKind::Exchange, slot.layer, slot.phase, u32(unit - args.slots), args.epoch};
+}
+
 // Waits for one unit; false if the launch is to be left.
 __device__ __forceinline__ bool take(const abi::StepArgs& args, const Slot& slot, int index,
                                      float& value) {
   const u64* unit = slot.units + index;
   u64 word = 0;
-  const Wait wait = {abi::WaitKind::Exchange, slot.layer, slot.phase, u32(unit - args.slots),
-                     args.epoch};
   const bool arrived = wait_until(
-      args, wait,
+      args, abi::WaitKind::Exchange,
       [&] {
         word = ptx::load_relaxed(unit);
         return epoch_of(word) == args.epoch;
       },
-      [&] { return epoch_of(word); });
+      [&](u32& seen) {
+        seen = epoch_of(word);
+        return exchange_wait(args, slot, unit);
+      });
   value = value_of(word);
   return arrived;
 }
@@ -59,15 +66,17 @@ __device__ __forceinline__ bool take_pair(const abi::StepArgs& args, const Slot&
                                           float2& values) {
   const u64* unit = slot.units + index;
   u64 first = 0, second = 0;
-  const Wait wait = {abi::WaitKind::Exchange, slot.layer, slot.phase, u32(unit - args.slots),
-                     args.epoch};
   const bool arrived = wait_until(
-      args, wait,
+      args, abi::WaitKind::Exchange,
       [&] {
         ptx::load_relaxed_pair(unit, first, second);
         return epoch_of(first) == args.epoch && epoch_of(second) == args.epoch;
       },
-      [&] { return epoch_of(first) != args.epoch ? epoch_of(first) : epoch_of(second); });
+      [&](u32& seen) {
+        const bool one = epoch_of(first) != args.epoch;
+        seen = one ? epoch_of(first) : epoch_of(second);
+        return exchange_wait(args, slot, one ? unit : unit + 1);
+      });
   values = {value_of(first), value_of(second)};
   return arrived;
 }

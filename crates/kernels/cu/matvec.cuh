@@ -40,9 +40,7 @@ __device__ __forceinline__ void multiply_tile(Consumer& my, u32 layer, abi::Phas
 #pragma unroll
   for (int piece = 0; piece < shape::pieces(COLUMNS); piece++) {
     const int stage = my.cursor.stage;
-    my.fine = ring_wait(my.args, &my.shared.full[stage], my.cursor.parity, abi::WaitKind::RingFull,
-                        layer, phase, stage) &&
-              my.fine;
+    my.fine = wait_full(my.args, my.shared, my.cursor, layer, phase) && my.fine;
     constexpr int WHOLE = shape::STAGE_FRAGMENTS;
     const int here = FRAGMENTS - piece * WHOLE < WHOLE ? FRAGMENTS - piece * WHOLE : WHOLE;
 #pragma unroll

@@ -25,14 +25,36 @@ __device__ __forceinline__ void ring_init(Shared& shared) {
   ptx::mbarrier_init_fence();
 }
 
-// Waits for one parity of a stage's barrier; false if the launch is to be left.
-__device__ __forceinline__ bool ring_wait(const abi::StepArgs& args, u64* barrier, u32 parity,
-                                          abi::WaitKind kind, u32 layer, abi::Phase phase,
-                                          u32 stage) {
-  const Wait wait = {kind, layer, phase, stage, parity};
+// Consumers: waits for a stage's weights. What keeps them away may be that the stage was never
+// released, and then that is said. False if the launch is to be left.
+__device__ __forceinline__ bool wait_full(const abi::StepArgs& args, Shared& shared,
+                                          const RingCursor& cursor, u32 layer, abi::Phase phase) {
+  const int stage = cursor.stage;
+  const u32 parity = cursor.parity;
   return wait_until(
-      args, wait, [=] { return ptx::mbarrier_try_wait(barrier, parity); },
-      [=] { return parity ^ 1u; });
+      args, abi::WaitKind::RingFull,
+      [&] { return ptx::mbarrier_try_wait(&shared.full[stage], parity); },
+      [&](u32& seen) {
+        const bool released = ptx::mbarrier_try_wait(&shared.empty[stage], parity ^ 1u);
+        seen = parity ^ 1u;
+        return Wait{released ? abi::WaitKind::RingFull : abi::WaitKind::RingEmpty, layer, phase,
+                    u32(stage), parity};
+      });
+}
+
+// Loader: waits until a stage is released. The first round finds every stage empty: a barrier's
+// phase before its first has parity 1.
+__device__ __forceinline__ bool wait_empty(const abi::StepArgs& args, Shared& shared,
+                                           const RingCursor& cursor, u32 layer, abi::Phase phase) {
+  const int stage = cursor.stage;
+  const u32 parity = cursor.parity ^ 1u;
+  return wait_until(
+      args, abi::WaitKind::RingEmpty,
+      [&] { return ptx::mbarrier_try_wait(&shared.empty[stage], parity); },
+      [&](u32& seen) {
+        seen = parity ^ 1u;
+        return Wait{abi::WaitKind::RingEmpty, layer, phase, u32(stage), parity};
+      });
 }
 
 // The loading lane's side. Who arrives: this lane on `full` (with the copy's bytes), one lane of
@@ -59,11 +81,7 @@ struct Loader {
 
   __device__ __forceinline__ bool load(const u8* from, u32 bytes, u32 layer, abi::Phase phase) {
     const int stage = cursor.stage;
-    // The first round finds every stage empty: a barrier's phase before its first has parity 1.
-    if (!ring_wait(args, &shared.empty[stage], cursor.parity ^ 1u, abi::WaitKind::RingEmpty, layer,
-                   phase, stage)) {
-      return false;
-    }
+    if (!wait_empty(args, shared, cursor, layer, phase)) return false;
     const bool planted = args.planted_kind == abi::PLANTED_NO_LOAD &&
                          args.planted_block == blockIdx.x && args.planted_layer == layer &&
                          args.planted_phase == static_cast<u32>(phase);

@@ -17,11 +17,11 @@ struct Shared {
   // The activation of the running product, in parts.
   alignas(16) u16 x[PARTS][shape::WIDEST];
   // The residual stream as it was before attention, and before the MLP.
-  float residual[2][shape::HIDDEN];
+  alignas(16) float residual[2][shape::HIDDEN];
   // Sums of each warp over its share of the columns; two batches in turn.
-  float sums[2][shape::CONSUMER_WARPS][BATCH_ROWS];
+  alignas(16) float sums[2][shape::CONSUMER_WARPS][BATCH_ROWS];
   // Attention: the group's query heads, then the key, then the value.
-  float heads[shape::GROUP_HEADS + 2][shape::HEAD_DIM];
+  alignas(16) float heads[shape::GROUP_HEADS + 2][shape::HEAD_DIM];
   // Attention: each warp's largest score and sum of weights, by query head.
   float warp_largest[shape::GROUP_HEADS][shape::CONSUMER_WARPS];
   float warp_weights[shape::GROUP_HEADS][shape::CONSUMER_WARPS];

@@ -251,6 +251,14 @@ impl Buffers {
     }
 }
 
+impl Drop for CudaEngine {
+    fn drop(&mut self) {
+        // The kernel may still be running where an error cut a call short: memory is given back
+        // only when it is not.
+        let _ = self.stream.synchronize();
+    }
+}
+
 impl Engine for CudaEngine {
     fn info(&self) -> &EngineInfo {
         &self.info
