@@ -26,6 +26,9 @@ pub struct EngineInfo {
     pub blocks: usize,
     /// Positions that the KV cache has room for.
     pub context: usize,
+    /// Greedy steps that are worth asking for at once ([`Engine::decode`]): an engine that works
+    /// behind the host's back is faster when it need not wait to be asked.
+    pub steps_ahead: usize,
 }
 
 /// What [`Engine::decode`] did.

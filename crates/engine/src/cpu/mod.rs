@@ -95,6 +95,7 @@ impl CpuEngine {
                 device: device_name(),
                 blocks: options.threads,
                 context,
+                steps_ahead: 1,
             },
             own: State::new(&shared, 0),
             others: Vec::new(),

@@ -40,15 +40,43 @@ pub(super) fn driver_version() -> Option<i32> {
     (result == sys::CUresult::CUDA_SUCCESS).then_some(version)
 }
 
+/// A GPU that a kernel is for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UsableGpu {
+    /// Its name, in the driver's words.
+    pub name: String,
+    /// The architecture that kernels are compiled for, for example `sm_90a`.
+    pub arch: &'static str,
+    /// Version of the CUDA that the driver can run (13000 is 13.0).
+    pub driver_cuda: i32,
+}
+
+/// Whether the driver, the GPU and a kernel for it are there; compiles and allocates nothing.
+///
+/// # Errors
+/// What is missing, and what helps.
+pub fn usable(device: usize) -> Result<UsableGpu, EngineError> {
+    let (context, name, arch) = find(device)?;
+    drop(context);
+    Ok(UsableGpu { name, arch: arch.name(), driver_cuda: driver_version().unwrap_or(0) })
+}
+
+/// The GPU's context, its name, and the architecture of the kernels that run on it.
+fn find(device: usize) -> Result<(Arc<CudaContext>, String, Arch), EngineError> {
+    let words = |error: &dyn std::fmt::Display| EngineError::Gpu(error.to_string());
+    monolith_kernels::check_driver(driver_version()).map_err(|error| words(&error))?;
+    let context = CudaContext::new(device).map_err(gpu_error)?;
+    let name = context.name().map_err(gpu_error)?;
+    let (major, minor) = context.compute_capability().map_err(gpu_error)?;
+    let arch = Arch::of_gpu(&name, major as u32, minor as u32).map_err(|error| words(&error))?;
+    Ok((context, name, arch))
+}
+
 /// Finds the GPU and loads the kernel for it.
 pub(super) fn open(options: &CudaOptions, config: &Config) -> Result<Gpu, EngineError> {
     let words = |error: &dyn std::fmt::Display| EngineError::Gpu(error.to_string());
     let shape = Shape::of(config).map_err(|error| words(&error))?;
-    monolith_kernels::check_driver(driver_version()).map_err(|error| words(&error))?;
-    let context = CudaContext::new(options.device).map_err(gpu_error)?;
-    let name = context.name().map_err(gpu_error)?;
-    let (major, minor) = context.compute_capability().map_err(gpu_error)?;
-    let arch = Arch::of_gpu(&name, major as u32, minor as u32).map_err(|error| words(&error))?;
+    let (context, name, arch) = find(options.device)?;
     let cubin =
         monolith_kernels::load(arch, &shape, options.variant).map_err(|error| words(&error))?;
     let constant = |name: &str| cubin.info.constant(name).map_err(|error| words(&error));

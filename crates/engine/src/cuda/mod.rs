@@ -8,6 +8,7 @@ mod params;
 use crate::{Decoded, Engine, EngineError, EngineInfo};
 use cudarc::driver::{CudaFunction, CudaSlice, CudaStream, LaunchConfig, PushKernelArg};
 use device::{FaultWords, gpu_error, open, rope_table};
+pub use device::{UsableGpu, usable};
 use fault::Fault;
 use monolith_abi::Phase;
 use monolith_abi::dump::Dump;
@@ -134,6 +135,7 @@ impl CudaEngine {
                 device: gpu.name,
                 blocks,
                 context,
+                steps_ahead: 16,
             },
             launch: LaunchConfig {
                 grid_dim: (blocks as u32, 1, 1),

@@ -15,7 +15,7 @@ use monolith_reference::{Intermediates, KvFormat, Place, Reference, Stop, first_
 /// # Errors
 /// Code 1 if an element differs; code 2 for a phase or layer that does not exist.
 pub fn run(args: &DiffArgs) -> Result<(), Exit> {
-    let options = engine::options(&args.engine)?;
+    let options = engine::options(&args.engine, false)?;
     let model = source::find(&args.model.model)?;
     let checkpoint = model.checkpoint()?;
     let stop = stop(args, checkpoint.config())?;

@@ -1,11 +1,11 @@
 //! `monolith doctor`
 
 use crate::args::{DEFAULT_MODEL, DoctorArgs, EngineChoice};
-use crate::engine::NO_CUDA;
 use crate::exit::{Code, Exit};
 use crate::source;
 use crate::text_out::put;
 use monolith_engine::cpu::simd::Simd;
+use monolith_engine::{cpu, cuda};
 
 /// Tells which engines can run.
 ///
@@ -16,13 +16,17 @@ pub fn run(args: &DoctorArgs) -> Result<(), Exit> {
     let levels: Vec<&str> = Simd::available().iter().map(|level| level.name()).collect();
     let model = source::find(DEFAULT_MODEL.as_ref());
     let model = model.map(|model| model.dir).map_err(|exit| exit.to_string());
+    let gpu = cuda::usable(0).map_err(|error| error.to_string());
     let text = if args.json {
         let value = serde_json::json!({
             "version": env!("CARGO_PKG_VERSION"),
             "engines": [
-                {"engine": "cpu", "usable": true, "device": monolith_engine::cpu::device_name(),
+                {"engine": "cpu", "usable": true, "device": cpu::device_name(),
                  "threads": cores, "simd": levels},
-                {"engine": "cuda", "usable": false, "reason": NO_CUDA},
+                {"engine": "cuda", "usable": gpu.is_ok(), "reason": gpu.as_ref().err(),
+                 "device": gpu.as_ref().ok().map(|gpu| &gpu.name),
+                 "arch": gpu.as_ref().ok().map(|gpu| gpu.arch),
+                 "driver_cuda": gpu.as_ref().ok().map(|gpu| gpu.driver_cuda)},
             ],
             "default_model": {
                 "name": DEFAULT_MODEL,
@@ -33,17 +37,20 @@ pub fn run(args: &DoctorArgs) -> Result<(), Exit> {
         format!("{value:#}\n")
     } else {
         format!(
-            "monolith {}\ncpu    can run: {}, {cores} threads, {}\ncuda   cannot run: {NO_CUDA}\n\
-             model  {}\n",
+            "monolith {}\ncpu    can run: {}, {cores} threads, {}\ncuda   {}\nmodel  {}\n",
             env!("CARGO_PKG_VERSION"),
-            monolith_engine::cpu::device_name(),
+            cpu::device_name(),
             levels.join(", "),
+            match &gpu {
+                Ok(gpu) => format!("can run: {}, {}", gpu.name, gpu.arch),
+                Err(why) => format!("cannot run: {why}"),
+            },
             model.map_or_else(|reason| reason, |dir| format!("{DEFAULT_MODEL}: {}", dir.display())),
         )
     };
     put(&text)?;
-    match args.engine {
-        EngineChoice::Cuda => Err(Exit::message(Code::NoEngine, NO_CUDA)),
-        EngineChoice::Auto | EngineChoice::Cpu => Ok(()),
+    match (args.engine, gpu) {
+        (EngineChoice::Cuda, Err(why)) => Err(Exit::message(Code::NoEngine, why)),
+        _ => Ok(()),
     }
 }

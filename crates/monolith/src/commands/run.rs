@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 /// A model that is missing or damaged, an engine that cannot run, a prompt that is empty or does
 /// not fit.
 pub fn run(args: &RunArgs) -> Result<(), Exit> {
-    let options = engine::options(&args.engine)?;
+    let options = engine::options(&args.engine, args.xray.file.is_some())?;
     if let Some(path) = &args.xray.file {
         check_writable(path)?;
     }
@@ -79,7 +79,6 @@ struct Decode<'a> {
 impl Decode<'_> {
     fn run(&mut self, prompt: &[u32]) -> Result<Outcome, Exit> {
         let begin = Instant::now();
-        let mut next = 0;
         let mut outcome = Outcome {
             prompt: prompt.to_vec(),
             generated: Vec::new(),
@@ -87,34 +86,49 @@ impl Decode<'_> {
             steps: Vec::new(),
             why_stopped: "length",
         };
-        for (position, &token) in prompt.iter().enumerate() {
-            if interrupt::raised() {
-                outcome.why_stopped = "interrupted";
-                return Ok(outcome);
-            }
-            next = self.engine.step(token, position)?;
-        }
-        next = self.choose(next);
+        let Some(next) = self.prefill(prompt)? else {
+            outcome.why_stopped = "interrupted";
+            return Ok(outcome);
+        };
+        let next = self.choose(next);
         outcome.prefill = begin.elapsed();
         self.generate(next, &mut outcome)?;
         Ok(outcome)
     }
 
+    /// The prompt, at once where the engine likes that, else so that it can be interrupted.
+    fn prefill(&mut self, prompt: &[u32]) -> Result<Option<u32>, Exit> {
+        if self.engine.info().steps_ahead > 1 {
+            return Ok(Some(self.engine.prefill(prompt)?));
+        }
+        let mut next = None;
+        for (position, &token) in prompt.iter().enumerate() {
+            if interrupt::raised() {
+                return Ok(None);
+            }
+            next = Some(self.engine.step(token, position)?);
+        }
+        Ok(next)
+    }
+
     /// From the first generated token on.
     fn generate(&mut self, first: u32, outcome: &mut Outcome) -> Result<(), Exit> {
-        let mut next = first;
-        for count in 1..=self.args.n {
-            if self.stop.contains(next) {
-                outcome.why_stopped = "end of text";
-                break;
+        let mut next = vec![first];
+        loop {
+            for token in next.drain(..) {
+                if self.stop.contains(token) {
+                    outcome.why_stopped = "end of text";
+                    return self.record_late(outcome);
+                }
+                outcome.generated.push(token);
+                self.stream(token)?;
             }
-            outcome.generated.push(next);
-            self.stream(next)?;
-            let position = outcome.prompt.len() + count - 1;
+            let count = outcome.generated.len();
+            let last = outcome.prompt.len() + count - 1;
             if count == self.args.n {
                 break;
             }
-            if position == self.engine.info().context {
+            if last == self.engine.info().context {
                 outcome.why_stopped = "context full";
                 break;
             }
@@ -122,23 +136,39 @@ impl Decode<'_> {
                 outcome.why_stopped = "interrupted";
                 break;
             }
-            let begin = Instant::now();
-            next = self.step(next, position, count)?;
-            outcome.steps.push(begin.elapsed());
+            next = self.steps(outcome.generated[count - 1], last, count, outcome)?;
         }
         self.record_late(outcome)
     }
 
-    /// One step; the one that the X-ray is to show is recorded.
-    fn step(&mut self, token: u32, position: usize, count: usize) -> Result<u32, Exit> {
-        let greedy = if self.args.xray.file.is_some() && count == self.args.xray.at {
+    /// One step, or as many as the engine likes at once; the step that the X-ray is to show is
+    /// recorded.
+    fn steps(
+        &mut self,
+        token: u32,
+        position: usize,
+        count: usize,
+        outcome: &mut Outcome,
+    ) -> Result<Vec<u32>, Exit> {
+        let begin = Instant::now();
+        if self.args.xray.file.is_some() && count == self.args.xray.at {
             let (greedy, dump) = self.engine.step_recorded(token, position)?;
             self.dump = Some(dump);
-            greedy
-        } else {
-            self.engine.step(token, position)?
-        };
-        Ok(self.choose(greedy))
+            outcome.steps.push(begin.elapsed());
+            return Ok(vec![self.choose(greedy)]);
+        }
+        let info = self.engine.info();
+        let room = (self.args.n - count).min(info.context - position);
+        let ahead = info.steps_ahead.min(room);
+        if ahead > 1 && self.args.sampling.temperature == 0.0 {
+            let decoded = self.engine.decode(token, position, ahead)?;
+            let each = Duration::from_secs_f64(decoded.seconds / ahead as f64);
+            outcome.steps.extend(std::iter::repeat_n(each, ahead));
+            return Ok(decoded.tokens);
+        }
+        let greedy = self.engine.step(token, position)?;
+        outcome.steps.push(begin.elapsed());
+        Ok(vec![self.choose(greedy)])
     }
 
     /// Where the text ended before the step to be recorded: the last step, once more.
@@ -148,6 +178,7 @@ impl Decode<'_> {
         }
         let Some(position) = self.engine.cached().checked_sub(1) else { return Ok(()) };
         let tokens = [&outcome.prompt[..], &outcome.generated[..]].concat();
+        let position = position.min(tokens.len() - 1);
         let (_, dump) = self.engine.step_recorded(tokens[position], position)?;
         self.dump = Some(dump);
         Ok(())

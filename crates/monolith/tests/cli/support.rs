@@ -43,6 +43,8 @@ impl Place {
         command.args(args).current_dir(self.dir.path()).env_clear();
         command.env("HOME", self.path("home")).env("HF_HOME", self.path("hf"));
         command.env("MONOLITH_CACHE", self.path("cache"));
+        // These tests are of the CPU engine: a GPU is hidden where there is one.
+        command.env("CUDA_VISIBLE_DEVICES", "");
         // Against hanging for ever, and far from deciding anything.
         command.timeout(Duration::from_secs(120)).write_stdin("");
         command

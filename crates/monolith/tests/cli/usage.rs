@@ -64,9 +64,9 @@ fn no_command_shows_the_help() {
 }
 
 #[test]
-fn cuda_is_not_in_this_build() {
+fn cuda_without_a_gpu_is_refused_before_anything_is_read() {
     let model = tiny();
-    let message = "no CUDA engine";
+    let message = "GPU";
     Place::new().fails(&["run", "--engine", "cuda", "-m", "/nowhere", "-p", "x"], 3, message);
     let diff = ["diff", "--engine", "cuda", "-m", model.to_str().unwrap()];
     Place::new().fails(&diff, 3, message);
