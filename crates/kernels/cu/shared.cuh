@@ -22,6 +22,8 @@ struct Shared {
   alignas(16) float sums[2][shape::CONSUMER_WARPS][BATCH_ROWS];
   // Attention: the group's query heads, then the key, then the value.
   alignas(16) float heads[shape::GROUP_HEADS + 2][shape::HEAD_DIM];
+  // Attention: the newest position's key and value, as they go to the cache; 4 elements a lane.
+  uint2 newest[2][32];
   // Attention: each warp's largest score and sum of weights, by query head.
   float warp_largest[shape::GROUP_HEADS][shape::CONSUMER_WARPS];
   float warp_weights[shape::GROUP_HEADS][shape::CONSUMER_WARPS];

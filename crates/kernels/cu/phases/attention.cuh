@@ -57,11 +57,34 @@ __device__ __forceinline__ bool gather_heads(Consumer& my, u32 layer, Unit unit)
   return my.sync();
 }
 
+constexpr int HALF = shape::HEAD_DIM / 2;
+
+// What a head's norm and rotation take besides the head, for this lane's four elements.
+struct HeadConstants {
+  float2 angles[2];
+  float first_weights[2], second_weights[2];
+};
+
+// Loaded before the head is there: a trip to memory that nothing need wait for.
+__device__ __forceinline__ HeadConstants head_constants(const Consumer& my,
+                                                        const LayerWeights& weights) {
+  const bool is_query = my.warp() < shape::GROUP_HEADS;
+  const u16* weight = reinterpret_cast<const u16*>(is_query ? weights.q_norm : weights.k_norm);
+  HeadConstants constants;
+#pragma unroll
+  for (int at = 0; at < 2; at++) {
+    const int pair = my.lane() + 32 * at;
+    constants.angles[at] = my.args.rope[u64(my.args.position) * HALF + pair];
+    constants.first_weights[at] = bf16_low(weight[pair]);
+    constants.second_weights[at] = bf16_low(weight[pair + HALF]);
+  }
+  return constants;
+}
+
 // RMSNorm of one head by one warp, then RoPE, then `scale`: elements lane, lane + 32, and their
 // partners half a head further on.
-__device__ __forceinline__ void norm_and_rotate(Consumer& my, float* head, const u8* weight,
-                                                float scale) {
-  constexpr int HALF = shape::HEAD_DIM / 2;
+__device__ __forceinline__ void norm_and_rotate(Consumer& my, float* head,
+                                                const HeadConstants& constants, float scale) {
   float first[2], second[2], squares = 0.f;
 #pragma unroll
   for (int at = 0; at < 2; at++) {
@@ -72,40 +95,42 @@ __device__ __forceinline__ void norm_and_rotate(Consumer& my, float* head, const
 #pragma unroll
   for (int lane = 16; lane > 0; lane /= 2) squares += __shfl_xor_sync(~0u, squares, lane);
   const float rms = 1.f / sqrtf(squares / shape::HEAD_DIM + my.args.norm_eps);
-  const u16* weights = reinterpret_cast<const u16*>(weight);
 #pragma unroll
   for (int at = 0; at < 2; at++) {
     const int pair = my.lane() + 32 * at;
-    const float2 angle = my.args.rope[u64(my.args.position) * HALF + pair];
-    const float a = first[at] * rms * bf16_low(weights[pair]);
-    const float b = second[at] * rms * bf16_low(weights[pair + HALF]);
+    const float2 angle = constants.angles[at];
+    const float a = first[at] * rms * constants.first_weights[at];
+    const float b = second[at] * rms * constants.second_weights[at];
     head[pair] = (a * angle.x - b * angle.y) * scale;
     head[pair + HALF] = (b * angle.x + a * angle.y) * scale;
   }
 }
 
-// Writes one head to the newest position of the cache, rounded to bf16.
-__device__ __forceinline__ void store_head(Consumer& my, const float* head, u16* rows) {
+// Writes one head to the newest position of the cache, rounded to bf16, and keeps it here.
+__device__ __forceinline__ void store_head(Consumer& my, const float* head, u16* rows, uint2* keep) {
   __syncwarp();
   const int column = 4 * my.lane();
   uint2 words = {ptx::bf16_pair(head[column], head[column + 1]),
                  ptx::bf16_pair(head[column + 2], head[column + 3])};
   *reinterpret_cast<uint2*>(rows + u64(my.args.position) * shape::HEAD_DIM + column) = words;
+  keep[my.lane()] = words;
 }
 
-__device__ __forceinline__ bool prepare_heads(Consumer& my, u32 layer, const LayerWeights& weights,
-                                              Unit unit) {
+__device__ __forceinline__ bool prepare_heads(Consumer& my, u32 layer,
+                                              const HeadConstants& constants, Unit unit) {
   // Scores are in powers of two, so that exp2 serves.
   constexpr float LOG2_E = 1.4426950408889634f;
   const float scale = LOG2_E / sqrtf(float(shape::HEAD_DIM));
   const int warp = my.warp();
   if (warp < shape::GROUP_HEADS) {
-    norm_and_rotate(my, my.shared.heads[warp], weights.q_norm, scale);
+    norm_and_rotate(my, my.shared.heads[warp], constants, scale);
   } else if (owns_newest(my.args, unit.split) && warp == shape::GROUP_HEADS) {
-    norm_and_rotate(my, my.shared.heads[warp], weights.k_norm, 1.f);
-    store_head(my, my.shared.heads[warp], cache_rows(my.args, layer, 0, unit.kv_head));
+    norm_and_rotate(my, my.shared.heads[warp], constants, 1.f);
+    store_head(my, my.shared.heads[warp], cache_rows(my.args, layer, 0, unit.kv_head),
+               my.shared.newest[0]);
   } else if (owns_newest(my.args, unit.split) && warp == shape::GROUP_HEADS + 1) {
-    store_head(my, my.shared.heads[warp], cache_rows(my.args, layer, 1, unit.kv_head));
+    store_head(my, my.shared.heads[warp], cache_rows(my.args, layer, 1, unit.kv_head),
+               my.shared.newest[1]);
   }
   return my.sync();
 }
@@ -124,22 +149,57 @@ __device__ __forceinline__ void unpack(uint2 words, float (&values)[4]) {
   values[3] = bf16_high(words.y);
 }
 
+// Keys and values of a warp's next positions, every 16th one.
+struct Loaded {
+  uint2 keys[AHEAD], values[AHEAD];
+  int valid;
+};
+
+// Loads positions from `first` on, as far as they lie before `end`. The newest is not in the
+// cache yet when this is called ahead of its phase: see take_newest.
+__device__ __forceinline__ Loaded load_positions(const Consumer& my, const u16* key_rows,
+                                                 const u16* value_rows, u32 first, u32 end) {
+  Loaded loaded;
+  loaded.valid = 0;
+#pragma unroll
+  for (int at = 0; at < AHEAD; at++) {
+    const u32 position = first + at * shape::CONSUMER_WARPS;
+    loaded.keys[at] = loaded.values[at] = {0, 0};
+    if (position >= end) continue;
+    loaded.valid++;
+    if (position == my.args.position) continue;
+    const u64 row = u64(position) * shape::HEAD_DIM;
+    loaded.keys[at] = *reinterpret_cast<const uint2*>(key_rows + row);
+    loaded.values[at] = *reinterpret_cast<const uint2*>(value_rows + row);
+  }
+  return loaded;
+}
+
+// The newest position's key and value, from where the block itself has put them.
+__device__ __forceinline__ void take_newest(const Consumer& my, Loaded& loaded, u32 first) {
+#pragma unroll
+  for (int at = 0; at < AHEAD; at++) {
+    if (first + at * shape::CONSUMER_WARPS != my.args.position) continue;
+    loaded.keys[at] = my.shared.newest[0][my.lane()];
+    loaded.values[at] = my.shared.newest[1][my.lane()];
+  }
+}
+
 // Takes `AHEAD` positions in: one rescaling for all of them.
 __device__ __forceinline__ void take_in(Running& running, const float (&q)[shape::GROUP_HEADS][4],
-                                        const uint2 (&keys)[AHEAD], const uint2 (&values)[AHEAD],
-                                        int valid) {
+                                        const Loaded& loaded) {
 #pragma unroll
   for (int head = 0; head < shape::GROUP_HEADS; head++) {
     float scores[AHEAD], largest = running.largest[head];
 #pragma unroll
     for (int at = 0; at < AHEAD; at++) {
       float key[4];
-      unpack(keys[at], key);
+      unpack(loaded.keys[at], key);
       float score = q[head][0] * key[0] + q[head][1] * key[1] + q[head][2] * key[2] +
                     q[head][3] * key[3];
 #pragma unroll
       for (int lane = 16; lane > 0; lane /= 2) score += __shfl_xor_sync(~0u, score, lane);
-      scores[at] = at < valid ? score : MINUS_INFINITY;
+      scores[at] = at < loaded.valid ? score : MINUS_INFINITY;
       largest = fmaxf(largest, scores[at]);
     }
     const float rescale = exp2f(running.largest[head] - largest);
@@ -151,7 +211,7 @@ __device__ __forceinline__ void take_in(Running& running, const float (&q)[shape
     for (int at = 0; at < AHEAD; at++) {
       const float weight = exp2f(scores[at] - largest);
       float value[4];
-      unpack(values[at], value);
+      unpack(loaded.values[at], value);
       running.weights[head] += weight;
 #pragma unroll
       for (int dim = 0; dim < 4; dim++) running.output[head][dim] += weight * value[dim];
@@ -159,8 +219,40 @@ __device__ __forceinline__ void take_in(Running& running, const float (&q)[shape
   }
 }
 
-// One warp's positions of a split: every 16th of each of its chunks.
-__device__ __forceinline__ void attend(Consumer& my, u32 layer, Unit unit, Running& running) {
+// A warp's walk through the positions of a split: every 16th of each of its chunks.
+struct Walk {
+  const u16 *key_rows, *value_rows;
+  u32 chunk, first, end, positions;
+
+  __device__ __forceinline__ Walk(const Consumer& my, u32 layer, Unit unit)
+      : key_rows(cache_rows(my.args, layer, 0, unit.kv_head) + 4 * my.lane()),
+        value_rows(cache_rows(my.args, layer, 1, unit.kv_head) + 4 * my.lane()),
+        chunk(unit.split * shape::KV_CHUNK),
+        positions(my.args.position + 1) {
+    enter_chunk(my);
+  }
+
+  __device__ __forceinline__ void enter_chunk(const Consumer& my) {
+    first = chunk + my.warp();
+    end = min(positions, chunk + shape::KV_CHUNK);
+  }
+
+  __device__ __forceinline__ void advance(const Consumer& my) {
+    first += AHEAD * shape::CONSUMER_WARPS;
+    if (first < end) return;
+    chunk += shape::KV_SPLITS * shape::KV_CHUNK;
+    enter_chunk(my);
+  }
+
+  __device__ __forceinline__ bool done() const { return chunk >= positions; }
+
+  __device__ __forceinline__ Loaded load(const Consumer& my) const {
+    return load_positions(my, key_rows, value_rows, first, end);
+  }
+};
+
+// Attends to a walk's positions, the first of which were loaded before the queries were there.
+__device__ __forceinline__ void attend(Consumer& my, Walk walk, Loaded loaded, Running& running) {
   float q[shape::GROUP_HEADS][4];
 #pragma unroll
   for (int head = 0; head < shape::GROUP_HEADS; head++) {
@@ -172,26 +264,14 @@ __device__ __forceinline__ void attend(Consumer& my, u32 layer, Unit unit, Runni
       running.output[head][dim] = 0.f;
     }
   }
-  const u32 positions = my.args.position + 1;
-  const u16* key_rows = cache_rows(my.args, layer, 0, unit.kv_head) + 4 * my.lane();
-  const u16* value_rows = cache_rows(my.args, layer, 1, unit.kv_head) + 4 * my.lane();
-  for (u32 chunk = unit.split * shape::KV_CHUNK; chunk < positions;
-       chunk += shape::KV_SPLITS * shape::KV_CHUNK) {
-    const u32 end = min(positions, chunk + shape::KV_CHUNK);
-    for (u32 first = chunk + my.warp(); first < end; first += AHEAD * shape::CONSUMER_WARPS) {
-      uint2 keys[AHEAD] = {}, values[AHEAD] = {};
-      int valid = 0;
-#pragma unroll
-      for (int at = 0; at < AHEAD; at++) {
-        const u32 position = first + at * shape::CONSUMER_WARPS;
-        if (position >= end) continue;
-        valid++;
-        const u64 row = u64(position) * shape::HEAD_DIM;
-        keys[at] = *reinterpret_cast<const uint2*>(key_rows + row);
-        values[at] = *reinterpret_cast<const uint2*>(value_rows + row);
-      }
-      take_in(running, q, keys, values, valid);
+  while (true) {
+    if (loaded.valid > 0) {
+      take_newest(my, loaded, walk.first);
+      take_in(running, q, loaded);
     }
+    walk.advance(my);
+    if (walk.done()) return;
+    loaded = walk.load(my);
   }
 }
 
@@ -300,10 +380,13 @@ __device__ __forceinline__ bool run(Consumer& my, u32 layer, const LayerWeights&
     const Unit unit = {at % shape::KV_HEADS, at / shape::KV_HEADS};
     // A block with a second unit: the first one's sums may still be read.
     if (at != int(blockIdx.x) && !my.sync()) return false;
+    const HeadConstants constants = head_constants(my, weights);
+    const Walk walk(my, layer, unit);
+    const Loaded loaded = walk.load(my);
     if (!gather_heads(my, layer, unit)) return false;
-    if (!prepare_heads(my, layer, weights, unit)) return false;
+    if (!prepare_heads(my, layer, constants, unit)) return false;
     Running running;
-    attend(my, layer, unit, running);
+    attend(my, walk, loaded, running);
     if (!post_unit(my, layer, unit, splits, running)) return false;
   }
   if (splits == 1) return true;
