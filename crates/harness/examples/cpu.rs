@@ -5,7 +5,20 @@
 //! cpu gate MODEL REFERENCE RESULTS
 //! cpu bench MODEL ids.json RESULTS
 //! cpu report RESULTS
+//! cpu fixture MODEL
 //! ```
+//!
+//! `fixture` writes the model of the tests. Their reference is made by:
+//!
+//! ```text
+//! cargo run -p monolith-harness --example cpu -- fixture target/fixture
+//! cargo run -p monolith-harness --example cpu -- ids target/fixture target/fixture/ids.json
+//! python3 tools/reference.py --model target/fixture --ids target/fixture/ids.json \
+//!     --device cpu --rows-every 64 --long-rows 8 --out crates/harness/tests/data/fixture
+//! ```
+
+#[path = "../tests/common/fixture.rs"]
+mod fixture;
 
 use monolith_engine::{CpuEngine, CpuOptions, Engine};
 use monolith_harness::bench::{Bench, BenchOptions, Output, rendered};
@@ -15,7 +28,7 @@ use monolith_harness::prompts::{PromptIds, write_ids};
 use monolith_harness::record::RunFolder;
 use monolith_harness::reference::Reference;
 use monolith_harness::{LoadError, bench, report};
-use monolith_model::{Checkpoint, Config};
+use monolith_model::{Checkpoint, Config, Tensor, Weights};
 use monolith_pack::{Pack, Source, pack_to_bytes};
 use std::path::Path;
 use std::sync::Arc;
@@ -35,6 +48,7 @@ fn main() -> Result<(), LoadError> {
         ["bench", model, ids, results] => {
             run_bench(Path::new(model), Path::new(ids), Path::new(results))?;
         }
+        ["fixture", dir] => write_fixture(Path::new(dir))?,
         ["report", results] => print(&report::render(Path::new(results))?),
         _ => return Err("ids, gate, bench or report: see the source".into()),
     }
@@ -99,5 +113,29 @@ fn run_bench(model: &Path, ids: &Path, results: &Path) -> Result<(), LoadError> 
     folder.add_command(&command(), &[])?;
     print(&rendered(&rows, Output::Md));
     print(&left_out.iter().map(|line| format!("left out: {line}\n")).collect::<String>());
+    Ok(())
+}
+
+/// The tests' model as a checkpoint.
+fn write_fixture(dir: &Path) -> Result<(), LoadError> {
+    let (weights, mut header, mut payload) =
+        (fixture::weights(), serde_json::Map::new(), Vec::new());
+    for tensor in Tensor::all(weights.config()) {
+        let (rows, cols) = tensor.shape(weights.config());
+        let shape = if tensor.is_norm() { vec![cols] } else { vec![rows, cols] };
+        let begin = payload.len();
+        payload.extend_from_slice(weights.view(tensor).bytes());
+        let entry = serde_json::json!({
+            "dtype": "BF16", "shape": shape, "data_offsets": [begin, payload.len()],
+        });
+        header.insert(tensor.name(), entry);
+    }
+    header.insert("__metadata__".into(), serde_json::json!({ "format": "pt" }));
+    let header = serde_json::to_string(&header)?;
+    let length = (header.len() as u64).to_le_bytes();
+    std::fs::create_dir_all(dir)?;
+    std::fs::write(dir.join("config.json"), weights.config().to_json())?;
+    let file = [&length[..], header.as_bytes(), &payload].concat();
+    std::fs::write(dir.join("model.safetensors"), file)?;
     Ok(())
 }

@@ -122,6 +122,8 @@ pub struct Reference {
     pub sha256: String,
     /// Top-2 margin of the bf16 logits, one list a prompt.
     pub margin: Vec<Vec<f32>>,
+    /// Greedy token of the f32 logits, all prompts one after another.
+    pub f32_argmax: Vec<u32>,
     /// Prompt and step of each whole row of logits.
     pub rows_index: Vec<(usize, usize)>,
     /// Whole rows in f32.
@@ -170,11 +172,16 @@ impl Reference {
             rows_bf16: columns.floats("long_rows_bf16", &[longs, vocab])?,
             positions,
         };
+        let f32_argmax = columns.whole("f32_argmax")?;
+        if f32_argmax.len() != margin.len() {
+            return Err(columns.wrong("f32_argmax is not as long as margin"));
+        }
         if long.tokens.len() != summary.context || long.bf16_argmax.len() != longs {
             return Err(columns.wrong("the long sequence is not as long as the context"));
         }
         Ok(Reference {
             sha256: sha256_hex(&text),
+            f32_argmax,
             margin: margin.chunks(summary.new).map(<[f32]>::to_vec).collect(),
             rows_f32: columns.floats("rows_f32", &[rows, vocab])?,
             rows_bf16: columns.floats("rows_bf16", &[rows, vocab])?,

@@ -236,7 +236,7 @@ pub fn spliced(readme: &str, tables: &str) -> Result<String, String> {
     let missing = |marker| format!("the README has no line {marker}");
     let begin = readme.find(BEGIN).ok_or_else(|| missing(BEGIN))? + BEGIN.len();
     let end = readme[begin..].find(END).ok_or_else(|| missing(END))? + begin;
-    Ok(format!("{}\n\n{}\n{}", &readme[..begin], tables.trim_end(), &readme[end..]))
+    Ok(format!("{}\n\n{}\n\n{}", &readme[..begin], tables.trim_end(), &readme[end..]))
 }
 
 /// The README of a run's folder.
@@ -263,24 +263,34 @@ pub fn run_readme(folder: &RunFolder) -> Result<String, HarnessError> {
     }
     text += "\n## Gates\n\n";
     for gate in folder.gates()? {
-        let tokens = &gate.checks.tokens;
-        let _ = writeln!(
-            text,
-            "- {} ({}): {}; {} of {} tokens as {}, {} excused by a margin below {:.4}",
-            gate.subject.variant,
-            gate.subject.format,
-            if gate.checks.failures(&gate.reference).is_empty() { "passed" } else { "failed" },
-            tokens.matches,
-            tokens.positions,
-            gate.reference.engine,
-            tokens.exempt,
-            gate.reference.tolerance
-        );
-        for failure in gate.checks.failures(&gate.reference) {
-            let _ = writeln!(text, "  - {failure}");
-        }
+        text += &gate_lines(&gate);
     }
     text += "\n## Speeds\n\n";
     text += &tables(&sorted);
     Ok(text.trim_end().to_owned() + "\n")
+}
+
+/// A gate in words.
+fn gate_lines(gate: &GateRecord) -> String {
+    let (tokens, reference) = (&gate.checks.tokens, &gate.reference);
+    let failures = gate.checks.failures(reference);
+    let passed = if failures.is_empty() { "passed" } else { "failed" };
+    let (variant, format) = (&gate.subject.variant, &gate.subject.format);
+    let mut text = format!("- {variant} ({format}): {passed}; ");
+    let _ = writeln!(
+        text,
+        "{} of {} tokens as {}; of {} others {} are excused by a top-2 margin below {:.4}, and {} \
+         are what the reference says in f32",
+        tokens.matches,
+        tokens.positions,
+        reference.engine,
+        tokens.divergences.len(),
+        tokens.exempt,
+        reference.tolerance,
+        tokens.as_f32
+    );
+    for failure in failures {
+        let _ = writeln!(text, "  - {failure}");
+    }
+    text
 }

@@ -75,6 +75,9 @@ pub struct Divergence {
     pub expected: u32,
     /// The engine's.
     pub found: u32,
+    /// What the reference says in f32: where this is `found`, the reference's bf16 is what
+    /// rounding changed.
+    pub f32: u32,
     /// The reference's top-2 margin there, of its bf16 logits.
     pub margin: f64,
 }
@@ -96,6 +99,8 @@ pub struct TokensCheck {
     pub near_ties: u64,
     /// Divergences excused by a margin below the tolerance.
     pub exempt: usize,
+    /// Divergences where the engine says what the reference says in f32.
+    pub as_f32: usize,
     /// Every divergence.
     pub divergences: Vec<Divergence>,
 }
@@ -104,6 +109,7 @@ impl TokensCheck {
     fn failures(&self, tolerance: f64) -> Vec<String> {
         let allowed = |divergence: &&Divergence| divergence.margin < tolerance;
         let exempt = self.divergences.iter().filter(allowed).count();
+        let as_f32 = self.divergences.iter().filter(|d| d.found == d.f32).count();
         let refused = self.divergences.len() - exempt;
         let share = exempt as f64 / self.positions.max(1) as f64;
         let rate = self.matches as f64 / self.positions.max(1) as f64;
@@ -129,6 +135,7 @@ impl TokensCheck {
                     && self.matches + self.divergences.len() == self.positions
                     && places.len() == self.divergences.len()
                     && self.exempt == exempt
+                    && self.as_f32 == as_f32
                     && (rate - self.match_rate).abs() < 1e-12,
                 "the numbers contradict each other".into(),
             ),

@@ -12,10 +12,10 @@ pub use checks::{
     Checks, ContextCheck, DecodeCheck, DeterminismCheck, Divergence, LogitsCheck, RowsCheck,
     TokensCheck, VocabularyCheck, WeightsCheck,
 };
-pub use planted::{planted_next, planted_pack};
+pub use planted::{planted_next, planted_pack, planted_weights};
 pub use run::{GateOptions, run};
 
-use crate::identity::{Subject, short};
+use crate::identity::{Subject, sha256_hex, short};
 use crate::reference::{ErrorStats, Reference};
 use crate::{HarnessError, now};
 use serde::{Deserialize, Serialize};
@@ -66,6 +66,8 @@ pub struct GateRecord {
     pub reference: ReferenceId,
     /// Every check with its numbers.
     pub checks: Checks,
+    /// sha256 of all of the above: no proof against malice, but an edit by hand does not match.
+    pub seal: String,
 }
 
 impl GateRecord {
@@ -88,7 +90,7 @@ impl GateRecord {
             error: summary.error.clone(),
         };
         let failures = checks.failures(&reference);
-        GateRecord {
+        let record = GateRecord {
             schema_version: SCHEMA_VERSION,
             passed: failures.is_empty(),
             failures,
@@ -97,7 +99,17 @@ impl GateRecord {
             prompt_ids_sha256: summary.prompt_ids_sha256.clone(),
             reference,
             checks,
-        }
+            seal: String::new(),
+        };
+        record.sealed()
+    }
+
+    /// The record with its seal.
+    #[must_use]
+    pub fn sealed(mut self) -> GateRecord {
+        self.seal = String::new();
+        self.seal = sha256_hex(serde_json::to_string(&self).expect("a record is JSON").as_bytes());
+        self
     }
 
     /// The record's file name in a run's folder.
@@ -143,6 +155,9 @@ pub fn refusals(record: &GateRecord, subject: &Subject, prompt_ids_sha256: &str)
     let mut reasons = record.checks.failures(&record.reference);
     if record.schema_version != SCHEMA_VERSION {
         reasons.push(format!("the gate record's version is {}", record.schema_version));
+    }
+    if record.clone().sealed().seal != record.seal {
+        reasons.push("the gate record was changed".into());
     }
     if !record.passed {
         reasons.push("the gate says that it did not pass".into());

@@ -16,18 +16,22 @@ pub fn planted_next(token: u32, vocab: usize) -> u32 {
     if (other as usize) < vocab { other } else { token }
 }
 
-/// The pack of the model.
+/// The model.
+pub fn planted_weights(config: &Config) -> MemoryWeights {
+    MemoryWeights::from_fn(config, |tensor, row, col| match tensor {
+        Tensor::Embedding | Tensor::LmHead => embedding(row, col, config.vocab),
+        Tensor::FinalNorm => flip(col),
+        other if other.is_norm() => 1.0,
+        _ => 0.0,
+    })
+}
+
+/// Its pack.
 ///
 /// # Errors
 /// Never in practice: a fresh pack is whole.
 pub fn planted_pack(config: &Config) -> Result<Arc<Pack>, PackError> {
-    let vocab = config.vocab;
-    let weights = MemoryWeights::from_fn(config, |tensor, row, col| match tensor {
-        Tensor::Embedding | Tensor::LmHead => embedding(row, col, vocab),
-        Tensor::FinalNorm => flip(col),
-        other if other.is_norm() => 1.0,
-        _ => 0.0,
-    });
+    let weights = planted_weights(config);
     let source = Source { model: "planted maxima".into(), revision: None };
     Pack::from_bytes(pack_to_bytes(&weights, source), "planted maxima").map(Arc::new)
 }

@@ -170,7 +170,8 @@ impl FirstPass<'_> {
         let expected = self.reference.summary.tokens[prompt][step];
         if token != expected {
             let margin = f64::from(self.reference.margin[prompt][step]);
-            self.divergences.push(Divergence { prompt, step, expected, found: token, margin });
+            let f32 = self.reference.f32_argmax[prompt * self.reference.summary.new + step];
+            self.divergences.push(Divergence { prompt, step, expected, found: token, f32, margin });
         }
         self.argmax_mismatches += usize::from(lowest_argmax(logits) != token);
         self.not_finite += logits.iter().filter(|logit| !logit.is_finite()).count();
@@ -202,6 +203,7 @@ impl FirstPass<'_> {
             match_rate: matches as f64 / positions as f64,
             near_ties: summary.near_ties,
             exempt: self.divergences.iter().filter(|d| d.margin < summary.tolerance).count(),
+            as_f32: self.divergences.iter().filter(|d| d.found == d.f32).count(),
             divergences: self.divergences,
         };
         let logits = LogitsCheck {
@@ -283,12 +285,15 @@ fn context_check(
         let found = engine.step(long.tokens[position], position)?;
         engine.logits(&mut logits);
         let place = row * vocab..(row + 1) * vocab;
-        add_errors(&mut own, &logits, &long.rows_f32[place.clone()]);
-        add_errors(&mut bf16, &long.rows_bf16[place.clone()], &long.rows_f32[place]);
+        let exact = &long.rows_f32[place.clone()];
+        add_errors(&mut own, &logits, exact);
+        add_errors(&mut bf16, &long.rows_bf16[place], exact);
         let expected = long.bf16_argmax[row];
         if found != expected {
             let margin = f64::from(long.margin[row]);
-            divergences.push(Divergence { prompt: 0, step: position, expected, found, margin });
+            let f32 = lowest_argmax(exact);
+            let place = Divergence { prompt: 0, step: position, expected, found, f32, margin };
+            divergences.push(place);
         }
     }
     let beyond = engine.step(long.tokens[0], long.tokens.len());

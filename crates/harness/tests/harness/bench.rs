@@ -1,0 +1,130 @@
+//! The stopwatch: gated, and complete.
+
+use crate::{environment, load, pack, prompts, record, reference_dir};
+use monolith_harness::HarnessError;
+use monolith_harness::bench::{Bench, BenchOptions, Output, Row, rendered, run};
+use monolith_harness::environment::{Probe, Target};
+use monolith_harness::gate::GateRecord;
+use monolith_harness::predict::Calibration;
+use monolith_harness::record::RunFolder;
+use std::path::Path;
+
+pub fn options() -> BenchOptions {
+    let calibration = Calibration {
+        bandwidth_gb_s: 100.0,
+        hand_off_us: 0.1,
+        compute_us: 1.0,
+        argmax_us: 0.1,
+        source: "a test".into(),
+    };
+    BenchOptions {
+        runs: 3,
+        steps: 64,
+        depths: vec![16, 512, 1024],
+        calibration: Some(calibration),
+        ..BenchOptions::default()
+    }
+}
+
+pub fn measure(folder: &Path) -> Result<(Vec<Row>, Vec<String>), HarnessError> {
+    let (probe, environment, pack, prompts) =
+        (Probe::new(Target::Cpu), environment(), pack(), prompts());
+    let mut engine = load(pack.clone(), 640).expect("there is room");
+    let mut bench = Bench {
+        engine: &mut *engine,
+        pack: &pack,
+        prompts: &prompts,
+        folder,
+        environment: &environment,
+        probe: &probe,
+    };
+    run(&mut bench, &options(), &mut |_| ())
+}
+
+#[test]
+fn there_is_no_speed_without_a_gate() {
+    let folder = tempfile::tempdir().unwrap();
+    let refused = |word: &str| match measure(folder.path()).unwrap_err() {
+        HarnessError::Ungated { reasons } => {
+            assert!(reasons.iter().any(|reason| reason.contains(word)), "{reasons:?}");
+        }
+        other => panic!("{other}"),
+    };
+    refused("run `monolith gate`");
+    let mut forged = record();
+    forged.subject.run_id = "another".into();
+    forged.sealed().write(folder.path()).unwrap();
+    refused("another run");
+    let failed = GateRecord { passed: false, ..record() };
+    failed.write(folder.path()).unwrap();
+    refused("did not pass");
+}
+
+#[test]
+fn a_gated_engine_is_measured() {
+    let results = tempfile::tempdir().unwrap();
+    let folder = RunFolder::open(results.path(), &environment()).unwrap();
+    folder.add_gate(&record(), &reference_dir()).unwrap();
+    let (rows, left_out) = measure(&folder.path).unwrap();
+    let tests: Vec<&str> = rows.iter().map(|row| row.test.as_str()).collect();
+    assert_eq!(tests, ["tg64 @ prompts", "tg64 @ d16", "tg64 @ d512"]);
+    assert_eq!(left_out.len(), 1);
+    for row in &rows {
+        let (least, middle) = (row.tok_s_min.unwrap(), row.tok_s_median.unwrap());
+        assert!(0.0 < least && least <= middle && middle <= row.tok_s_max.unwrap());
+        assert_eq!((row.samples_ts.len(), row.samples_ns.len()), (3, 3));
+        assert_eq!(row.gate_passed, Some(true));
+        assert_eq!(row.scope, "decode only, argmax included, no launches");
+        let gb_s = row.bytes_per_token.unwrap() * middle / 1e9;
+        assert_eq!(row.gb_s, Some(gb_s));
+        assert_eq!(row.roofline_share, Some(gb_s / 100.0));
+        assert!(row.predicted_tok_s.unwrap() > 0.0);
+    }
+    let header = pack().header().bytes_per_token as f64;
+    let kv = pack().header().kv_bytes_per_position as f64;
+    assert_eq!(rows[1].bytes_per_token, Some(header + kv * (16.0 + 31.5)));
+    folder.add_rows(&rows).unwrap();
+    assert_eq!(folder.rows().unwrap(), rows);
+    every_output_names_the_speed(&rows);
+}
+
+/// Fields that a row must have, whatever else it has.
+const FIELDS: [&str; 19] = [
+    "engine",
+    "variant",
+    "format",
+    "gpu",
+    "position",
+    "tok_s_median",
+    "tok_s_min",
+    "tok_s_max",
+    "launches_per_token",
+    "bytes_per_token",
+    "gb_s",
+    "roofline_share",
+    "predicted_tok_s",
+    "gate_passed",
+    "build",
+    "scope",
+    "n_prompt",
+    "n_gen",
+    "avg_ts",
+];
+
+fn every_output_names_the_speed(rows: &[Row]) {
+    let speed = rows[1].tok_s_median.unwrap_or(0.0);
+    for (name, output) in Output::ALL {
+        assert_eq!(Output::from_name(name), Some(output));
+        let text = rendered(rows, output);
+        let shown = if output == Output::Md { format!("{speed:.2}") } else { speed.to_string() };
+        assert!(text.contains(&shown), "{name}: {text}");
+        let fields = if output == Output::Md { &[][..] } else { &FIELDS };
+        fields.iter().for_each(|field| assert!(text.contains(field), "{name}: {field}"));
+    }
+    assert_eq!(Output::from_name("sql"), None);
+    let parsed: Vec<Row> = serde_json::from_str(&rendered(rows, Output::Json)).expect("it is JSON");
+    assert_eq!(parsed, rows);
+    let csv = rendered(rows, Output::Csv);
+    let mut reader = csv::Reader::from_reader(csv.as_bytes());
+    assert_eq!(reader.records().map(Result::unwrap).count(), rows.len());
+}

@@ -1,0 +1,70 @@
+//! The gate on an engine that is right, against what transformers said.
+
+use crate::{load, record, reference, reference_dir};
+use monolith_harness::gate::{GateRecord, planted_next, planted_pack, refusals};
+use monolith_harness::reference::Reference;
+use monolith_model::Config;
+
+#[test]
+fn the_cpu_engine_passes() {
+    let record = record();
+    assert_eq!(record.failures, [""; 0]);
+    assert!(record.passed);
+    let tokens = &record.checks.tokens;
+    assert_eq!((tokens.prompts, tokens.new, tokens.positions), (20, 256, 5120));
+    assert!(tokens.match_rate > 0.97 && tokens.exempt > 0, "{tokens:?}");
+    assert_eq!(record.checks.vocabulary.reached, crate::fixture::config().vocab);
+    assert_eq!(record.checks.context.context, crate::fixture::config().max_positions);
+    let subject = record.subject.clone();
+    assert_eq!(refusals(&record, &subject, &reference().summary.prompt_ids_sha256), [""; 0]);
+}
+
+#[test]
+fn a_record_reads_back_as_it_was_written() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = record().write(folder.path()).unwrap();
+    assert_eq!(GateRecord::read(&path).unwrap(), record());
+}
+
+#[test]
+fn every_id_is_planted_for_any_shape() {
+    for (vocab, tied) in [(64, true), (65, true), (65, false), (1, true)] {
+        let config = Config { vocab, tied, ..crate::fixture::config() };
+        let mut engine = load(planted_pack(&config).unwrap(), 1).unwrap();
+        for token in 0..vocab as u32 {
+            assert_eq!(engine.step(token, 0).unwrap(), planted_next(token, vocab), "{token}");
+        }
+    }
+}
+
+#[test]
+fn a_reference_that_was_changed_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let copy = |name: &str| {
+        std::fs::copy(reference_dir().join(name), folder.path().join(name)).unwrap();
+    };
+    let refused = |changed: &str| {
+        let error = Reference::open(folder.path()).unwrap_err().to_string();
+        assert!(error.contains(changed), "{error}");
+    };
+    refused("reference.json");
+    copy("reference.json");
+    refused("reference.safetensors");
+    copy("reference.safetensors");
+    assert!(Reference::open(folder.path()).is_ok());
+    let json = std::fs::read_to_string(reference_dir().join("reference.json")).unwrap();
+    let tolerance = format!("\"tolerance\":{}", reference().summary.tolerance);
+    for (from, to, changed) in [
+        (tolerance.as_str(), "\"tolerance\":1.0", "tolerance"),
+        ("\"schema_version\":1", "\"schema_version\":2", "schema version 2"),
+        ("\"prompts\":[[", "\"prompts\":[[1,", "their hash"),
+        ("\"tokens\":[[", "\"tokens\":[[1,", "tokens"),
+        ("\"tokens\":[[", "\"tokens\":[[173,", "tokens"),
+        ("\"logits_sha256\":\"", "\"logits_sha256\":\"0", "by its hash"),
+    ] {
+        assert!(json.contains(from), "{from}");
+        let forged = json.replacen(from, to, 1);
+        std::fs::write(folder.path().join("reference.json"), forged).unwrap();
+        refused(changed);
+    }
+}

@@ -1,0 +1,68 @@
+//! Gate, stopwatch, records and report on the CPU engine; and everything that must not pass.
+
+#[path = "../common/fixture.rs"]
+mod fixture;
+
+mod bench;
+mod broken;
+mod forgery;
+mod gate;
+mod reports;
+mod tiny;
+
+use monolith_engine::{CpuEngine, CpuOptions, Engine};
+use monolith_harness::LoadError;
+use monolith_harness::environment::{Environment, Probe, Target};
+use monolith_harness::gate::{GateOptions, GateRecord, run};
+use monolith_harness::prompts::PromptIds;
+use monolith_harness::reference::Reference;
+use monolith_pack::{Pack, Source, pack_to_bytes};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
+
+fn reference_dir() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/fixture")
+}
+
+fn reference() -> &'static Reference {
+    static REFERENCE: OnceLock<Reference> = OnceLock::new();
+    REFERENCE.get_or_init(|| Reference::open(&reference_dir()).expect("it is committed"))
+}
+
+fn pack() -> Arc<Pack> {
+    static PACK: OnceLock<Arc<Pack>> = OnceLock::new();
+    let made = PACK.get_or_init(|| {
+        let source = Source { model: "fixture".into(), revision: None };
+        let bytes = pack_to_bytes(&fixture::weights(), source);
+        Arc::new(Pack::from_bytes(bytes, "fixture.pack").expect("it is whole"))
+    });
+    made.clone()
+}
+
+fn prompts() -> PromptIds {
+    PromptIds {
+        rule: "the reference's".into(),
+        prompt_set_sha256: String::new(),
+        ids: reference().summary.prompts.clone(),
+    }
+}
+
+fn load(pack: Arc<Pack>, context: usize) -> Result<Box<dyn Engine>, LoadError> {
+    let options = CpuOptions { context: Some(context), threads: 1, ..CpuOptions::default() };
+    Ok(Box::new(CpuEngine::load(pack, &options)?))
+}
+
+fn environment() -> Environment {
+    Probe::new(Target::Cpu).environment(&monolith_engine::cpu::device_name())
+}
+
+/// The gate of the fixture on the CPU engine, run once for all tests.
+fn record() -> GateRecord {
+    static RECORD: OnceLock<GateRecord> = OnceLock::new();
+    let made = RECORD.get_or_init(|| {
+        let run_id = environment().run_id;
+        let options = GateOptions::default();
+        run(&pack(), &load, reference(), &run_id, &options, &mut |_| ()).expect("it runs")
+    });
+    made.clone()
+}

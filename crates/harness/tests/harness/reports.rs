@@ -1,0 +1,106 @@
+//! Reports: one GPU a table, and no speed without a gate.
+
+use crate::bench::measure;
+use crate::{environment, record, reference_dir};
+use monolith_harness::HarnessError;
+use monolith_harness::bench::Row;
+use monolith_harness::environment::Environment;
+use monolith_harness::record::{Index, RunFolder};
+use monolith_harness::report::{BEGIN, END, render, spliced};
+use std::path::Path;
+
+/// A run of the CPU engine with its rows.
+fn measured(results: &Path) -> (RunFolder, Vec<Row>) {
+    let filled = || -> Result<(RunFolder, Vec<Row>), HarnessError> {
+        let folder = RunFolder::open(results, &environment())?;
+        folder.add_gate(&record(), &reference_dir())?;
+        let rows = measure(&folder.path)?.0;
+        folder.add_rows(&rows)?;
+        folder.add_command("a command", &["a version".into()])?;
+        Ok((folder, rows))
+    };
+    filled().expect("a gated engine is measured")
+}
+
+fn median(row: &Row) -> String {
+    format!("{:.0} (", row.tok_s_median.unwrap_or(0.0))
+}
+
+#[test]
+fn gated_rows_have_a_speed_and_others_a_reason() {
+    let results = tempfile::tempdir().unwrap();
+    let (folder, rows) = measured(results.path());
+    let text = render(results.path()).unwrap();
+    rows.iter().for_each(|row| assert!(text.contains(&median(row)), "{text}"));
+    let readme = std::fs::read_to_string(folder.path.join("README.md")).unwrap();
+    for part in ["a command", "a version", "passed; ", &median(&rows[0])] {
+        assert!(readme.contains(part), "{part}: {readme}");
+    }
+    let peer = |gate_passed, speed| Row {
+        engine: "peer".into(),
+        test: format!("test of {speed}"),
+        tok_s_median: Some(speed),
+        gate_passed,
+        ..rows[1].clone()
+    };
+    let mut forged = Row { tok_s_median: Some(777_777.0), ..rows[1].clone() };
+    forged.build.push('0');
+    let added = [forged, peer(None, 111_111.0), peer(Some(false), 222_222.0)];
+    folder.add_rows(&added).unwrap();
+    let text = render(results.path()).unwrap();
+    assert!(text.contains("111111") && text.contains("another build"), "{text}");
+    assert!(!text.contains("777777") && !text.contains("222222 "), "{text}");
+    // The forged row is the test's last: it hides the one before.
+    assert!(!text.contains(&median(&rows[1])), "{text}");
+}
+
+#[test]
+fn without_the_gate_record_there_is_no_speed() {
+    let results = tempfile::tempdir().unwrap();
+    let (folder, rows) = measured(results.path());
+    std::fs::remove_file(folder.path.join(record().file_name())).unwrap();
+    let text = render(results.path()).unwrap();
+    assert!(text.contains("no gate record"), "{text}");
+    rows.iter().for_each(|row| assert!(!text.contains(&median(row)), "{text}"));
+}
+
+#[test]
+fn gpus_never_share_a_table() {
+    let results = tempfile::tempdir().unwrap();
+    let (folder, rows) = measured(results.path());
+    let other = Environment {
+        gpu: "Another GPU".into(),
+        kind: "gpu".into(),
+        run_id: "another run".into(),
+        ..environment()
+    };
+    let second = RunFolder::open(results.path(), &other).unwrap();
+    assert!(second.name.ends_with("-another-01"), "{}", second.name);
+    assert_eq!(RunFolder::open(results.path(), &other).unwrap(), second);
+    assert!(second.add_rows(&rows).is_err(), "rows of another run");
+    let row = Row {
+        engine: "peer".into(),
+        gpu: "Another GPU".into(),
+        run_id: "another run".into(),
+        ..rows[0].clone()
+    };
+    second.add_rows(&[row]).unwrap();
+    let text = render(results.path()).unwrap();
+    let (gpu, cpu) = text.split_once(&format!("### {}", environment().gpu)).unwrap();
+    assert!(gpu.contains("### Another GPU") && gpu.contains("| peer |"), "{text}");
+    assert!(!gpu.contains("| monolith |") && !cpu.contains("| peer |"), "{text}");
+    let index = Index::read(results.path()).unwrap();
+    let names: Vec<&str> = index.runs.iter().map(|run| run.folder.as_str()).collect();
+    assert_eq!(names, [folder.name, second.name]);
+}
+
+#[test]
+fn a_readme_keeps_what_is_around_its_tables() {
+    let readme = format!("before\n\n{BEGIN}\nold\n{END}\n\nafter\n");
+    let once = spliced(&readme, "new\n").unwrap();
+    assert_eq!(once, format!("before\n\n{BEGIN}\n\nnew\n\n{END}\n\nafter\n"));
+    assert_eq!(spliced(&once, "new\n").unwrap(), once);
+    assert!(spliced("no markers", "new").unwrap_err().contains(BEGIN));
+    let empty = tempfile::tempdir().unwrap();
+    assert_eq!(render(empty.path()).unwrap(), "Nothing was measured yet.\n");
+}
