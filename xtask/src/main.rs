@@ -1,4 +1,4 @@
-//! Developer tasks: `cargo xtask demo | test | kernels | generate | tidy`.
+//! Developer tasks: `cargo xtask demo | test | kernels | report | generate | tidy`.
 //!
 //! Every task starts from a bare checkout: it installs what it needs, says so, and works a
 //! second time without the network. What it writes lies under the target folder,
@@ -12,6 +12,7 @@ mod kernels;
 mod node;
 mod page;
 mod repo;
+mod report;
 mod sass;
 mod say;
 mod test;
@@ -39,6 +40,8 @@ enum Task {
     Test(test::Options),
     /// Compile every GPU kernel without a GPU, and check its machine code.
     Kernels,
+    /// Put the tables of what was measured into the README, between its markers.
+    Report(report::Options),
     /// Write the files that are generated from crates/abi.
     Generate {
         /// Write nothing; fail if a file is not what would be written.
@@ -65,6 +68,7 @@ fn run(task: Task) -> Result<ExitCode> {
         Task::Demo(options) => demo::run(&repo, &options)?,
         Task::Test(options) => return Ok(test::run(&repo, &options)),
         Task::Kernels => kernels::run(&repo, &kernels::tools(&repo)?)?,
+        Task::Report(options) => report::run(&repo, &options)?,
         Task::Generate { check: true } => generate::check(&repo)?,
         Task::Generate { check: false } => generate::write(&repo)?,
         Task::Tidy => tidy::run(&repo)?,

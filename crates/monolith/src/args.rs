@@ -2,6 +2,8 @@
 
 use crate::{examples, exit, values};
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use monolith_harness::bench::Output;
+use monolith_kernels::Arch;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
@@ -38,6 +40,25 @@ pub enum Command {
     /// Compare two engines phase by phase; show the first element that differs
     #[command(after_help = examples::DIFF)]
     Diff(DiffArgs),
+    /// Write the token ids of the benchmark's prompts
+    #[command(after_help = examples::IDS)]
+    Ids(IdsArgs),
+    /// Check an engine against a reference, token by token; a speed needs it
+    #[command(after_help = examples::GATE)]
+    Gate(GateArgs),
+    /// Measure the speed of an engine whose gate passed
+    #[command(after_help = examples::BENCH)]
+    Bench(BenchArgs),
+    /// Print the tables of what was measured
+    #[command(after_help = examples::REPORT)]
+    Report(ReportArgs),
+    /// List or compile the GPU kernels
+    #[command(after_help = examples::KERNELS)]
+    Kernels {
+        /// What to do with them.
+        #[command(subcommand)]
+        command: KernelsCommand,
+    },
     /// Tell which engines this machine can run, and why not the others
     #[command(after_help = examples::DOCTOR)]
     Doctor(DoctorArgs),
@@ -78,6 +99,13 @@ pub struct EngineArgs {
     /// SIMD level of the CPU engine [default: the best there is]
     #[arg(long, value_name = "LEVEL", value_parser = ["avx512", "avx2", "neon", "scalar"])]
     pub simd: Option<String>,
+    /// Kernel of the CUDA engine, a name that `kernels list` shows [default: its first]
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["threads", "simd"])]
+    pub variant: Option<String>,
+    /// Blocks of the CUDA engine [default: one a multiprocessor]
+    #[arg(long, value_name = "N", conflicts_with_all = ["threads", "simd"])]
+    #[arg(value_parser = values::at_least_1(), allow_negative_numbers = true)]
+    pub blocks: Option<usize>,
 }
 
 /// An engine, as asked for.
@@ -253,6 +281,137 @@ pub struct DiffArgs {
     pub tolerance: f32,
     #[command(flatten)]
     pub engine: EngineArgs,
+}
+
+/// `monolith ids`
+#[derive(Debug, Args)]
+pub struct IdsArgs {
+    #[command(flatten)]
+    pub model: ModelArgs,
+    /// The prompts, one JSON object a line
+    #[arg(long, value_name = "FILE", default_value = "data/prompts/bench.jsonl")]
+    pub prompts: PathBuf,
+    /// The file to write
+    #[arg(short, long, value_name = "FILE")]
+    pub out: PathBuf,
+}
+
+/// Where measuring runs are kept.
+#[derive(Debug, Args)]
+pub struct ResultsArgs {
+    /// The folder that holds a folder for each measuring run
+    #[arg(long, value_name = "DIR", default_value = "results")]
+    pub results: PathBuf,
+}
+
+/// `monolith gate`
+#[derive(Debug, Args)]
+pub struct GateArgs {
+    #[command(flatten)]
+    pub model: ModelArgs,
+    /// The folder that tools/reference.py wrote
+    #[arg(long, value_name = "DIR")]
+    pub reference: PathBuf,
+    #[command(flatten)]
+    pub results: ResultsArgs,
+    #[command(flatten)]
+    pub engine: EngineArgs,
+}
+
+/// `monolith bench`
+#[derive(Debug, Args)]
+pub struct BenchArgs {
+    #[command(flatten)]
+    pub model: ModelArgs,
+    /// The prompts' token ids, the file that `monolith ids` wrote
+    #[arg(long, value_name = "FILE")]
+    pub ids: PathBuf,
+    #[command(flatten)]
+    pub results: ResultsArgs,
+    /// Positions cached before the first timed step, one test each
+    #[arg(short = 'd', long = "n-depth", value_name = "N,...", value_delimiter = ',')]
+    #[arg(default_value = "16,128,512,1024,2048")]
+    pub depths: Vec<usize>,
+    /// Timed runs of each test
+    #[arg(short = 'r', long = "repetitions", value_name = "N", default_value_t = 5)]
+    #[arg(value_parser = values::at_least_1(), allow_negative_numbers = true)]
+    pub runs: usize,
+    /// Steps (tokens) of a run; with the prompts, of each prompt
+    #[arg(short = 'n', long = "n-gen", value_name = "N", default_value_t = 256)]
+    #[arg(value_parser = values::at_least_1(), allow_negative_numbers = true)]
+    pub steps: usize,
+    /// No run that is not timed before the timed ones
+    #[arg(long)]
+    pub no_warmup: bool,
+    /// Leave the test on the prompts out
+    #[arg(long)]
+    pub no_prompts: bool,
+    /// How the rows are printed: md, csv, json or jsonl
+    #[arg(short, long, value_name = "FORM", default_value = "md", hide_possible_values = true)]
+    #[arg(value_parser = values::output())]
+    pub output: Output,
+    #[command(flatten)]
+    pub roofline: RooflineArgs,
+    #[command(flatten)]
+    pub engine: EngineArgs,
+}
+
+/// What a step's speed is compared with.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Roofline")]
+pub struct RooflineArgs {
+    /// Read bandwidth that was measured on this GPU, in GB/s
+    #[arg(long, value_name = "X", requires = "bandwidth_source", allow_negative_numbers = true)]
+    #[arg(value_parser = values::speed)]
+    pub bandwidth_gb_s: Option<f64>,
+    /// Where it was measured, in words
+    #[arg(long, value_name = "TEXT", requires = "bandwidth_gb_s")]
+    pub bandwidth_source: Option<String>,
+    /// For the prediction: a hand-off between phases as measured, in microseconds
+    #[arg(long, value_name = "X", requires = "bandwidth_gb_s", default_value_t = 0.0)]
+    #[arg(value_parser = values::duration, allow_negative_numbers = true)]
+    pub hand_off_us: f64,
+    /// For the prediction: a layer's arithmetic that nothing hides, in microseconds
+    #[arg(long, value_name = "X", requires = "bandwidth_gb_s", default_value_t = 0.0)]
+    #[arg(value_parser = values::duration, allow_negative_numbers = true)]
+    pub compute_us: f64,
+    /// For the prediction: the argmax over all blocks, in microseconds
+    #[arg(long, value_name = "X", requires = "bandwidth_gb_s", default_value_t = 0.0)]
+    #[arg(value_parser = values::duration, allow_negative_numbers = true)]
+    pub argmax_us: f64,
+}
+
+/// `monolith report`
+#[derive(Debug, Args)]
+pub struct ReportArgs {
+    #[command(flatten)]
+    pub results: ResultsArgs,
+}
+
+/// `monolith kernels`
+#[derive(Debug, Subcommand)]
+pub enum KernelsCommand {
+    /// Show the variant table: every kernel that is built is a row of it
+    List,
+    /// Compile every variant into a folder, with a manifest; needs NVRTC, and no GPU
+    #[command(after_help = examples::KERNELS_BUILD)]
+    Build(KernelsBuildArgs),
+}
+
+/// `monolith kernels build`
+#[derive(Debug, Args)]
+pub struct KernelsBuildArgs {
+    /// GPU architectures
+    #[arg(long, value_name = "ARCH,...", value_delimiter = ',')]
+    #[arg(default_value = "sm_90a,sm_120a", value_parser = values::arch)]
+    pub arch: Vec<Arch>,
+    /// Named shapes (qwen3-0.6b, tiny), or paths of a config.json
+    #[arg(long, value_name = "SHAPE,...", value_delimiter = ',')]
+    #[arg(default_value = "qwen3-0.6b,tiny")]
+    pub shape: Vec<OsString>,
+    /// The folder to write to
+    #[arg(short, long, value_name = "DIR")]
+    pub out: PathBuf,
 }
 
 /// `monolith doctor`

@@ -4,36 +4,83 @@ use crate::args::{EngineArgs, EngineChoice};
 use crate::exit::{Code, Exit, OrExit};
 use crate::text_out::say;
 use monolith_engine::cpu::simd::Simd;
-use monolith_engine::{CpuEngine, CpuOptions, CudaEngine, CudaOptions, Engine, EngineError, cuda};
+use monolith_engine::cuda::{self, UsableGpu};
+use monolith_engine::{CpuEngine, CpuOptions, CudaEngine, CudaOptions, Engine, EngineError};
+use monolith_kernels::Variant;
 use monolith_pack::Pack;
 use std::sync::Arc;
 
 /// The engines to try, in order.
+#[derive(Clone)]
 pub struct Options {
-    cuda: Option<CudaOptions>,
+    cuda: Option<(CudaOptions, UsableGpu)>,
     cpu: Option<CpuOptions>,
 }
 
-/// Chooses the engine, before anything is read or computed. Options of the CPU engine, and an
-/// X-ray, choose it where the choice is ours.
+/// Chooses the engine, before anything is read or computed. Options of one engine, and an X-ray,
+/// choose it where the choice is ours.
 ///
 /// # Errors
-/// Code 3 for an engine that cannot run here, code 2 for a SIMD level that this processor lacks.
+/// Code 3 for an engine that cannot run here, code 2 for a SIMD level that this processor lacks,
+/// for an unknown variant, and for options of another engine.
 pub fn options(args: &EngineArgs, xray: bool) -> Result<Options, Exit> {
+    let for_cuda = args.variant.is_some() || args.blocks.is_some();
+    if for_cuda && args.engine == EngineChoice::Cpu {
+        let what = "--variant and --blocks are options of the CUDA engine";
+        return Err(Exit::message(Code::Usage, what));
+    }
+    let mut cuda_options = CudaOptions { context: args.context, ..CudaOptions::default() };
+    if let Some(name) = &args.variant {
+        cuda_options.variant = Variant::find(name).or_exit(Code::Usage)?;
+    }
+    cuda_options.blocks = args.blocks;
+    let must_be_cuda = for_cuda || args.engine == EngineChoice::Cuda;
+    let for_cpu = args.threads.is_some() || args.simd.is_some() || xray;
     let gpu = match args.engine {
-        EngineChoice::Cuda => Some(cuda::usable(0).or_exit(Code::NoEngine)?),
-        EngineChoice::Auto if args.threads.is_none() && args.simd.is_none() && !xray => {
-            cuda::usable(0).ok()
-        }
-        EngineChoice::Auto | EngineChoice::Cpu => None,
+        _ if must_be_cuda => Some(cuda::usable(0).or_exit(Code::NoEngine)?),
+        EngineChoice::Auto if !for_cpu => cuda::usable(0).ok(),
+        _ => None,
     };
     if xray && gpu.is_some() {
         let what = "the CUDA engine records no X-ray yet: use --engine cpu";
         return Err(Exit::message(Code::NoEngine, what));
     }
-    let cuda = gpu.map(|_| CudaOptions { context: args.context, ..CudaOptions::default() });
-    let cpu = if args.engine == EngineChoice::Cuda { None } else { Some(cpu_options(args)?) };
-    Ok(Options { cuda, cpu })
+    let cpu = if must_be_cuda { None } else { Some(cpu_options(args)?) };
+    Ok(Options { cuda: gpu.map(|gpu| (cuda_options, gpu)), cpu })
+}
+
+impl Options {
+    /// The first engine alone: what is measured is not replaced by something else.
+    pub fn only_first(mut self) -> Options {
+        if self.cuda.is_some() {
+            self.cpu = None;
+        }
+        self
+    }
+
+    /// The GPU that comes first, if one does.
+    pub fn gpu(&self) -> Option<&UsableGpu> {
+        self.cuda.as_ref().map(|(_, gpu)| gpu)
+    }
+
+    /// Loads the first engine, with another context where one is given.
+    ///
+    /// # Errors
+    /// What the engine says.
+    pub fn load_first(
+        &self,
+        pack: Arc<Pack>,
+        context: Option<usize>,
+    ) -> Result<Box<dyn Engine>, EngineError> {
+        if let Some((options, _)) = &self.cuda {
+            let context = context.or(options.context);
+            let options = CudaOptions { context, ..options.clone() };
+            return Ok(Box::new(CudaEngine::load(pack, &options)?));
+        }
+        let options = self.cpu.clone().unwrap_or_default();
+        let context = context.or(options.context);
+        Ok(Box::new(CpuEngine::load(pack, &CpuOptions { context, ..options })?))
+    }
 }
 
 fn cpu_options(args: &EngineArgs) -> Result<CpuOptions, Exit> {
@@ -52,7 +99,7 @@ fn cpu_options(args: &EngineArgs) -> Result<CpuOptions, Exit> {
 /// # Errors
 /// Code 2 for a context that this model does not have, code 3 for a GPU that cannot run it.
 pub fn load(options: &Options, pack: Arc<Pack>) -> Result<Box<dyn Engine>, Exit> {
-    if let Some(cuda) = &options.cuda {
+    if let Some((cuda, _)) = &options.cuda {
         match (CudaEngine::load(pack.clone(), cuda), &options.cpu) {
             (Ok(engine), _) => return Ok(Box::new(engine)),
             (Err(EngineError::Gpu(why)), Some(_)) => {
@@ -65,7 +112,8 @@ pub fn load(options: &Options, pack: Arc<Pack>) -> Result<Box<dyn Engine>, Exit>
     Ok(Box::new(CpuEngine::load(pack, &cpu).map_err(exit_of)?))
 }
 
-fn exit_of(error: EngineError) -> Exit {
+/// An engine's error with its exit code.
+pub fn exit_of(error: EngineError) -> Exit {
     let code = match error {
         EngineError::ContextSize { .. } | EngineError::ThreadCount { .. } => Code::Usage,
         EngineError::Gpu(_) => Code::NoEngine,

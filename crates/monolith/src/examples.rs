@@ -10,6 +10,7 @@ const OVERVIEW: &str = "Examples:
   monolith run -p 'The capital of France is' -n 32
   monolith run --chat -p 'Why is the sky blue?'
   monolith doctor                         what this machine can run
+  monolith gate --help                    from a model to a speed, in five commands
   monolith run --help                     every option of a command, with examples
 
 Data goes to stdout, everything else to stderr.";
@@ -71,6 +72,54 @@ pub const DIFF: &str = "Examples:
   monolith diff -m data/tiny --tolerance 0    where the arithmetic first differs at all
 
 The reference computes in f32 from the model folder; the exit code is 1 if an element differs.";
+
+/// `monolith ids`
+pub const IDS: &str = "Examples:
+  monolith ids -o ids.json
+  monolith ids -m synthetic -o ids.json
+
+The model's tokenizer makes the ids. A model without one gets ids by a rule that the file states.";
+
+/// `monolith gate`
+pub const GATE: &str = "Examples:
+  monolith synth -o synthetic             or `monolith pull`
+  monolith ids -m synthetic -o ids.json
+  python3 tools/reference.py --model synthetic --ids ids.json --out reference
+  monolith gate -m synthetic --reference reference
+  monolith bench -m synthetic --ids ids.json
+
+These lead from a model to a speed. The record goes into the measuring run's folder and its path
+to stdout; the exit code is 5 if a check fails. The context is the reference's. The engine is
+chosen once: one that cannot be loaded is an error, not replaced by another.";
+
+/// `monolith bench`
+pub const BENCH: &str = "Examples:
+  monolith bench --ids ids.json
+  monolith bench --ids ids.json -d 16,1024 -r 10 -n 128 -o csv
+  monolith bench --ids ids.json --bandwidth-gb-s 4100 --bandwidth-source 'the probe, same run'
+
+Greedy decoding, prefill excluded, argmax included. Without a passed gate of the same run (one
+boot of one GPU), build, weights, prompts and engine options nothing is measured, and the exit
+code is 5. The rows go to stdout and into the run's folder. Hand-off, compute and argmax left at 0
+predict what reading the bytes alone would take.";
+
+/// `monolith report`
+pub const REPORT: &str = "Examples:
+  monolith report
+  cargo xtask report                      the same, into the README
+
+Only rows that a gate record in their own folder allows have a speed; tables never mix GPUs.";
+
+/// `monolith kernels`
+pub const KERNELS: &str = "Examples:
+  monolith kernels list
+  monolith kernels build --arch sm_90a --shape qwen3-0.6b --out kernels";
+
+/// `monolith kernels build`
+pub const KERNELS_BUILD: &str = "Examples:
+  monolith kernels build --out kernels
+  monolith kernels build --arch sm_120a --shape model/config.json --out kernels
+  MONOLITH_KERNELS_DIR=kernels cargo build --release -p monolith    embeds them";
 
 /// `monolith doctor`
 pub const DOCTOR: &str = "Examples:

@@ -14,6 +14,8 @@ pub enum Code {
     NoEngine = 3,
     /// The model, or a file of it, is not there.
     NoModel = 4,
+    /// A check of a gate failed, or there is no passed gate for what is to be measured.
+    Gate = 5,
     /// A remote end failed.
     Remote = 6,
     /// Ctrl-C, before there was a result.
@@ -27,7 +29,7 @@ pub const TABLE: &str = "Exit codes:
   2  wrong usage
   3  no usable GPU or driver, or an engine that this build does not have
   4  the model, or a file of it, is missing
-  5  a gate failed
+  5  a gate failed, or has not passed yet
   6  a remote end failed
   7  the budget is spent
   130  ended by Ctrl-C before there was a result";

@@ -6,6 +6,7 @@ mod engine;
 mod examples;
 mod exit;
 mod interrupt;
+mod measure;
 mod progress;
 mod prompt;
 mod sample;
@@ -38,6 +39,11 @@ fn dispatch(command: Command) -> Result<(), Exit> {
         Command::Synth(args) => commands::synth::run(&args),
         Command::Pull(args) => commands::pull::run(&args),
         Command::Diff(args) => commands::diff::run(&args),
+        Command::Ids(args) => commands::ids::run(&args),
+        Command::Gate(args) => commands::gate::run(&args),
+        Command::Bench(args) => commands::bench::run(&args),
+        Command::Report(args) => commands::report::run(&args),
+        Command::Kernels { command } => commands::kernels::run(&command),
         Command::Doctor(args) => commands::doctor::run(&args),
         Command::Completions { shell } => commands::shell::completions(shell),
         Command::Man => commands::shell::man(),

@@ -7,7 +7,7 @@ use crate::progress::bytes_bar;
 use crate::text_out::say;
 use anyhow::Context;
 use monolith_hub::{Error, Files, PullRequest, RepoId, Revision, Settings};
-use monolith_model::{Checkpoint, ModelError, Weights};
+use monolith_model::{Checkpoint, Config, ModelError, Weights, synth};
 use monolith_pack::{Pack, Source, pack_to_bytes, pack_to_file};
 use monolith_text::{Error as Text, Tokenizer};
 use sha2::{Digest, Sha256};
@@ -62,6 +62,24 @@ pub fn find(model: &OsStr) -> Result<Model, Exit> {
     let (repo, revision) = name.split_once('@').unwrap_or((&name, "main"));
     let (dir, commit) = cached_snapshot(repo, revision)?;
     Ok(Model { name: repo.to_owned(), dir, place: Place::Folder { revision: Some(commit) } })
+}
+
+/// The configuration of a named shape, or of a file.
+///
+/// # Errors
+/// Code 2 for what is neither; a file that is no configuration.
+pub fn shape(name: &OsStr) -> Result<Config, Exit> {
+    match name.to_str().and_then(synth::shape) {
+        Some(config) => Ok(config),
+        None if Path::new(name).is_file() => Ok(Config::read(Path::new(name))?),
+        None => {
+            let what = format!(
+                "--shape {}: no shape (qwen3-0.6b, tiny) and no file (of config.json's kind)",
+                name.display()
+            );
+            Err(Exit::message(Code::Usage, what))
+        }
+    }
 }
 
 /// Whether this is a file that can be mapped. (To open a FIFO would wait for ever.)
@@ -169,6 +187,17 @@ impl Model {
                 let what = format!("{} is a pack; a model folder is wanted", path.display());
                 Err(Exit::message(Code::Usage, what))
             }
+        }
+    }
+
+    /// The configuration, without the weights being read.
+    ///
+    /// # Errors
+    /// A damaged model or pack.
+    pub fn config(&self) -> Result<Config, Exit> {
+        match &self.place {
+            Place::Folder { .. } => Ok(Config::read(&self.dir.join("config.json"))?),
+            Place::Pack(path) => Ok(Pack::open(path)?.config().clone()),
         }
     }
 

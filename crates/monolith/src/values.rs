@@ -1,6 +1,8 @@
 //! Numbers as the command line takes them: what cannot be is refused where it is read.
 
-use clap::builder::RangedU64ValueParser;
+use clap::builder::{PossibleValuesParser, RangedU64ValueParser, TypedValueParser};
+use monolith_harness::bench::Output;
+use monolith_kernels::{Arch, KernelError};
 use std::str::FromStr;
 
 /// A count that is not 0.
@@ -35,6 +37,28 @@ pub fn share(text: &str) -> Result<f32, String> {
 /// What was wanted instead.
 pub fn speed(text: &str) -> Result<f64, String> {
     number(text, |value: f64| value > 0.0 && value.is_finite(), "a number above 0")
+}
+
+/// A time that may be nothing.
+///
+/// # Errors
+/// What was wanted instead.
+pub fn duration(text: &str) -> Result<f64, String> {
+    number(text, |value: f64| value >= 0.0 && value.is_finite(), "a number from 0 up")
+}
+
+/// A form of a benchmark's rows.
+pub fn output() -> impl TypedValueParser<Value = Output> {
+    PossibleValuesParser::new(Output::ALL.map(|(name, _)| name))
+        .map(|name| Output::from_name(&name).unwrap_or(Output::Md))
+}
+
+/// An architecture that there are kernels for.
+///
+/// # Errors
+/// The name is none; the names there are, are listed.
+pub fn arch(text: &str) -> Result<Arch, KernelError> {
+    text.parse()
 }
 
 /// How far apart two values may be.

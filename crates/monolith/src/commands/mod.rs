@@ -1,10 +1,15 @@
 //! One file a command.
 
+pub mod bench;
 pub mod diff;
 pub mod doctor;
+pub mod gate;
+pub mod ids;
 pub mod inspect;
+pub mod kernels;
 pub mod pack;
 pub mod pull;
+pub mod report;
 pub mod run;
 pub mod shell;
 pub mod synth;

@@ -33,7 +33,7 @@ pub fn man() -> Result<(), Exit> {
     whole.render_options_section(&mut page)?;
     let mut page = String::from_utf8_lossy(&page).into_owned();
     for command in command.get_subcommands() {
-        page.push_str(&section(command)?);
+        page.push_str(&section("monolith", command)?);
     }
     for (title, text) in [("EXIT STATUS", exit::TABLE), ("ENVIRONMENT", examples::ENVIRONMENT)] {
         let lines: String = text.lines().skip(1).map(|line| format!("{line}\n")).collect();
@@ -44,8 +44,8 @@ pub fn man() -> Result<(), Exit> {
 }
 
 /// A command's part of the page: what has a section of its own elsewhere is a subsection here.
-fn section(command: &Command) -> std::io::Result<String> {
-    let name = format!("monolith {}", command.get_name());
+fn section(above: &str, command: &Command) -> std::io::Result<String> {
+    let name = format!("{above} {}", command.get_name());
     let man = Man::new(command.clone().display_name(&name).bin_name(&name));
     let mut parts = Vec::new();
     man.render_synopsis_section(&mut parts)?;
@@ -55,5 +55,9 @@ fn section(command: &Command) -> std::io::Result<String> {
         man.render_extra_section(&mut parts)?;
     }
     let parts = String::from_utf8_lossy(&parts).replace(".SH EXTRA", ".SS EXAMPLES AND NOTES");
-    Ok(format!(".SH {}\n{}", name.to_uppercase(), parts.replace(".SH ", ".SS ")))
+    let mut text = format!(".SH {}\n{}", name.to_uppercase(), parts.replace(".SH ", ".SS "));
+    for below in command.get_subcommands() {
+        text.push_str(&section(&name, below)?);
+    }
+    Ok(text)
 }

@@ -3,8 +3,9 @@
 use crate::args::SynthArgs;
 use crate::exit::{Code, Exit, OrExit};
 use crate::progress::bytes_bar;
+use crate::source;
 use crate::text_out::say;
-use monolith_model::{Config, synth};
+use monolith_model::synth;
 use std::path::Path;
 use std::time::Instant;
 
@@ -14,16 +15,7 @@ use std::time::Instant;
 /// An unknown shape, a folder that exists, a full disk.
 pub fn run(args: &SynthArgs) -> Result<(), Exit> {
     let shape = args.shape.display();
-    let config = match args.shape.to_str().and_then(synth::shape) {
-        Some(config) => config,
-        None if Path::new(&args.shape).is_file() => Config::read(Path::new(&args.shape))?,
-        None => {
-            let what = format!(
-                "--shape {shape}: no shape (qwen3-0.6b, tiny) and no file (of config.json's kind)"
-            );
-            return Err(Exit::message(Code::Usage, what));
-        }
-    };
+    let config = source::shape(&args.shape)?;
     refuse_existing(&args.out)?;
     let total = synth::file_bytes(&config);
     let bar = bytes_bar("writing", total);

@@ -2,8 +2,22 @@
 
 use crate::support::{Place, outcome};
 
-const COMMANDS: [&str; 9] =
-    ["run", "pack", "inspect", "synth", "pull", "diff", "doctor", "completions", "man"];
+const COMMANDS: [&str; 14] = [
+    "run",
+    "pack",
+    "inspect",
+    "synth",
+    "pull",
+    "diff",
+    "ids",
+    "gate",
+    "bench",
+    "report",
+    "kernels",
+    "doctor",
+    "completions",
+    "man",
+];
 
 #[test]
 fn help_lists_commands_and_exit_codes() {
@@ -11,7 +25,15 @@ fn help_lists_commands_and_exit_codes() {
     for command in COMMANDS {
         assert!(text.contains(&format!("\n  {command} ")), "{command}: {text}");
     }
-    for code in ["0  success", "1  failure", "2  wrong", "3  no usable", "4  the model", "6  a"] {
+    for code in [
+        "0  success",
+        "1  failure",
+        "2  wrong",
+        "3  no usable",
+        "4  the model",
+        "5  a gate",
+        "6  a",
+    ] {
         assert!(text.contains(code), "{code}: {text}");
     }
 }
@@ -39,6 +61,7 @@ fn the_manual_has_every_command_and_every_exit_code() {
         let title = format!(".SH MONOLITH {}\n", command.to_uppercase());
         assert!(page.contains(&title), "{title}");
     }
+    assert!(page.contains(".SH MONOLITH KERNELS BUILD\n"), "a command below a command");
     let codes = &page[page.find(".SH EXIT STATUS").unwrap()..];
     for code in 0..=7 {
         assert!(codes.contains(&format!("\n  {code}  ")), "{code}: {codes}");
@@ -52,7 +75,7 @@ fn the_manual_has_every_command_and_every_exit_code() {
 fn completions_know_the_options_in_every_shell() {
     for shell in ["bash", "elvish", "fish", "powershell", "zsh"] {
         let script = Place::new().succeeds(&["completions", shell]);
-        for word in ["doctor", "xray-at", "top-p", "stop-after"] {
+        for word in ["doctor", "xray-at", "top-p", "stop-after", "bandwidth-source", "kernels"] {
             assert!(script.contains(word), "{shell}: {word}");
         }
     }

@@ -4,9 +4,13 @@
 #![allow(clippy::unwrap_used)]
 
 mod diff;
+#[path = "../../../harness/tests/common/fixture.rs"]
+mod fixture;
 mod help;
 mod hub;
 mod interrupt;
+mod kernels;
+mod measure;
 mod model;
 mod pack;
 mod prompt;

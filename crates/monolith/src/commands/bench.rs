@@ -1,0 +1,73 @@
+//! `monolith bench`: the speed of an engine whose gate passed.
+
+use crate::args::{BenchArgs, RooflineArgs};
+use crate::exit::{Code, Exit};
+use crate::measure::{Setup, command, exit_of, prepare, version};
+use crate::source;
+use crate::text_out::{put, say};
+use monolith_harness::bench::{self, Bench, BenchOptions, rendered};
+use monolith_harness::predict::Calibration;
+use monolith_harness::prompts::PromptIds;
+
+/// Measures every test, keeps the rows with their run, and prints them.
+///
+/// # Errors
+/// Code 5 without a passed gate of what would be measured; code 2 if there is room for no test.
+pub fn run(args: &BenchArgs) -> Result<(), Exit> {
+    let setup = Setup::new(&args.engine)?;
+    let prompts = PromptIds::read(&args.ids).map_err(exit_of)?;
+    let model = source::find(&args.model.model)?;
+    let results = &args.results.results;
+    let Some(folder) = setup.run_folder(results)? else {
+        let what = format!(
+            "no speed without a passed gate of this run: {} has none; `monolith gate` comes first",
+            results.display()
+        );
+        return Err(Exit::message(Code::Gate, what));
+    };
+    prepare(results)?;
+    let pack = model.pack()?;
+    let mut engine =
+        setup.options.load_first(pack.clone(), None).map_err(crate::engine::exit_of)?;
+    let mut subject = Bench {
+        engine: engine.as_mut(),
+        pack: &pack,
+        prompts: &prompts,
+        folder: &folder.path,
+        environment: &setup.environment,
+        probe: &setup.probe,
+    };
+    let options = options(args, setup.options.gpu().is_some());
+    let mut progress = |what: &str| say(&format!("bench: {what}"));
+    let (rows, left_out) = bench::run(&mut subject, &options, &mut progress).map_err(exit_of)?;
+    if rows.is_empty() {
+        let what = format!("there is room for no test: {}", left_out.join("; "));
+        return Err(Exit::message(Code::Usage, what));
+    }
+    folder.add_rows(&rows).map_err(exit_of)?;
+    folder.add_command(&command(), &[version()]).map_err(exit_of)?;
+    for line in left_out {
+        say(&format!("bench: left out: {line}"));
+    }
+    put(&rendered(&rows, args.output))?;
+    Ok(())
+}
+
+fn options(args: &BenchArgs, on_gpu: bool) -> BenchOptions {
+    BenchOptions {
+        runs: args.runs,
+        steps: args.steps,
+        depths: args.depths.clone(),
+        prompts: !args.no_prompts,
+        warm_up: !args.no_warmup,
+        // The whole step is one kernel.
+        launches_per_token: on_gpu.then_some(1.0),
+        calibration: calibration(&args.roofline),
+    }
+}
+
+fn calibration(args: &RooflineArgs) -> Option<Calibration> {
+    let RooflineArgs { hand_off_us, compute_us, argmax_us, .. } = *args;
+    let (bandwidth_gb_s, source) = (args.bandwidth_gb_s?, args.bandwidth_source.clone()?);
+    Some(Calibration { bandwidth_gb_s, hand_off_us, compute_us, argmax_us, source })
+}

@@ -1,0 +1,109 @@
+//! `monolith gate`: whether an engine computes what the model says.
+
+use crate::args::GateArgs;
+use crate::exit::{Code, Exit};
+use crate::measure::{Setup, command, exit_of, prepare, version};
+use crate::source;
+use crate::text_out::{put, say};
+use comfy_table::{Table, presets::NOTHING};
+use monolith_harness::LoadError;
+use monolith_harness::gate::{self, Checks, GateOptions, GateRecord};
+use monolith_harness::record::RunFolder;
+use monolith_harness::reference::Reference;
+
+/// Runs every check and keeps the record with its run.
+///
+/// # Errors
+/// Code 5 if a check fails; a model, reference or engine that is not to be had.
+pub fn run(args: &GateArgs) -> Result<(), Exit> {
+    let setup = Setup::new(&args.engine)?;
+    let reference = Reference::open(&args.reference).map_err(exit_of)?;
+    let context = reference.summary.context;
+    if args.engine.context.is_some_and(|asked| asked != context) {
+        let what = format!("--context: a gate's is its reference's, {context}: leave it out");
+        return Err(Exit::message(Code::Usage, what));
+    }
+    prepare(&args.results.results)?;
+    let pack = source::find(&args.model.model)?.pack()?;
+    let load = |pack, context| {
+        setup.options.load_first(pack, Some(context)).map_err(|error| -> LoadError { error.into() })
+    };
+    let mut progress = |what: &str| say(&format!("gate: {what}"));
+    let run_id = &setup.environment.run_id;
+    let options = GateOptions::default();
+    let record = gate::run(&pack, &load, &reference, run_id, &options, &mut progress);
+    let record = record.map_err(exit_of)?;
+    let folder = RunFolder::open(&args.results.results, &setup.environment).map_err(exit_of)?;
+    folder.add_gate(&record, &args.reference).map_err(exit_of)?;
+    let versions = [version(), record.reference.engine.clone()];
+    folder.add_command(&command(), &versions).map_err(exit_of)?;
+    say(&table(&record));
+    put(&format!("{}\n", folder.path.join(record.file_name()).display()))?;
+    if record.passed {
+        return Ok(());
+    }
+    let what = format!("the gate failed: {}", record.failures.join("; "));
+    Err(Exit::message(Code::Gate, what))
+}
+
+/// The checks with their numbers.
+fn table(record: &GateRecord) -> String {
+    let mut table = Table::new();
+    table.load_style(NOTHING).set_header(["check", "result", "numbers"]);
+    for (name, numbers) in numbers(&record.checks, record.reference.tolerance) {
+        let own = format!("{name}: ");
+        let failed = record.failures.iter().any(|failure| failure.starts_with(&own));
+        table.add_row([name, if failed { "FAILED" } else { "passed" }, &numbers]);
+    }
+    let lines = table.to_string();
+    lines.lines().map(str::trim_end).collect::<Vec<_>>().join("\n")
+}
+
+fn numbers(checks: &Checks, tolerance: f64) -> [(&'static str, String); 8] {
+    let Checks { weights, tokens, logits, rows, vocabulary, determinism, decode, context } = checks;
+    [
+        ("weights", format!("tensors {}", &weights.tensors_sha256[..16])),
+        (
+            "tokens",
+            format!(
+                "{} of {} the same, {} excused by a margin below {tolerance:.4}, {} as in f32",
+                tokens.matches, tokens.positions, tokens.exempt, tokens.as_f32
+            ),
+        ),
+        (
+            "logits",
+            format!(
+                "{} rows; rms {:.5} (bf16 {:.5}), 99.9% {:.5} (bf16 {:.5})",
+                logits.rows,
+                logits.engine.rms,
+                logits.bf16.rms,
+                logits.engine.p999,
+                logits.bf16.p999
+            ),
+        ),
+        (
+            "rows",
+            format!(
+                "{} positions of {} logits; {} never changed, {} not finite, {} not the argmax",
+                rows.positions,
+                rows.vocab,
+                rows.never_changed,
+                rows.not_finite,
+                rows.argmax_mismatches
+            ),
+        ),
+        ("vocabulary", format!("{} of {} ids reached", vocabulary.reached, vocabulary.vocab)),
+        ("determinism", format!("{} runs compared bit by bit", determinism.runs.len())),
+        ("decode", format!("{} of {} tokens differ", decode.mismatches, decode.tokens)),
+        (
+            "context",
+            format!(
+                "{} positions at the end of {}, {} tokens differ; one beyond {}",
+                context.positions,
+                context.context,
+                context.divergences.len(),
+                if context.refused_beyond { "refused" } else { "not refused" }
+            ),
+        ),
+    ]
+}

@@ -1,0 +1,23 @@
+//! `monolith ids`
+
+use crate::args::IdsArgs;
+use crate::exit::Exit;
+use crate::measure::exit_of;
+use crate::source;
+use crate::text_out::{check_writable, say};
+use monolith_harness::prompts::write_ids;
+
+/// Writes the prompts' token ids.
+///
+/// # Errors
+/// A missing model or prompt set, or a file that cannot be written.
+pub fn run(args: &IdsArgs) -> Result<(), Exit> {
+    let model = source::find(&args.model.model)?;
+    check_writable(&args.out)?;
+    let vocab = model.config()?.vocab;
+    let ids = write_ids(&args.prompts, &model.dir, vocab, &args.out).map_err(exit_of)?;
+    let count: usize = ids.ids.iter().map(Vec::len).sum();
+    let (prompts, out) = (ids.ids.len(), args.out.display());
+    say(&format!("{out}: {prompts} prompts, {count} ids ({})", ids.rule));
+    Ok(())
+}

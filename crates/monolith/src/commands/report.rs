@@ -1,0 +1,16 @@
+//! `monolith report`
+
+use crate::args::ReportArgs;
+use crate::exit::Exit;
+use crate::measure::exit_of;
+use crate::text_out::put;
+use monolith_harness::report::render;
+
+/// Prints every processor's tables.
+///
+/// # Errors
+/// A results folder that cannot be read.
+pub fn run(args: &ReportArgs) -> Result<(), Exit> {
+    put(&render(&args.results.results).map_err(exit_of)?)?;
+    Ok(())
+}

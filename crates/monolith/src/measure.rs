@@ -1,0 +1,130 @@
+//! What `gate` and `bench` share: the engine that is measured, and the run that it is measured in.
+
+use crate::args::EngineArgs;
+use crate::engine::{self, Options};
+use crate::exit::{Code, Exit};
+use crate::text_out::{check_writable, say};
+use anyhow::Context;
+use monolith_engine::{EngineError, cpu};
+use monolith_harness::HarnessError;
+use monolith_harness::environment::{Environment, Probe, Target};
+use monolith_harness::record::{Index, RunFolder};
+use std::path::Path;
+
+/// One engine on one processor.
+pub struct Setup {
+    /// How the engine is loaded.
+    pub options: Options,
+    /// For samples of the processor's state.
+    pub probe: Probe,
+    /// Where, and in which run.
+    pub environment: Environment,
+}
+
+impl Setup {
+    /// Chooses the engine and looks at what it runs on.
+    ///
+    /// # Errors
+    /// Those of [`engine::options`].
+    pub fn new(args: &EngineArgs) -> Result<Setup, Exit> {
+        let options = engine::options(args, false)?.only_first();
+        let (target, device) = match options.gpu() {
+            Some(gpu) => (Target::Gpu(nvml_index()), gpu.name.clone()),
+            None => (Target::Cpu, cpu::device_name()),
+        };
+        let probe = Probe::new(target);
+        let environment = probe.environment(&device);
+        if options.gpu().is_some() {
+            warn(&environment);
+        }
+        Ok(Setup { options, probe, environment })
+    }
+
+    /// The folder of this run, if an earlier command began it.
+    ///
+    /// # Errors
+    /// A results folder that cannot be read.
+    pub fn run_folder(&self, results: &Path) -> Result<Option<RunFolder>, Exit> {
+        let index = Index::read(results).map_err(exit_of)?;
+        let folders = index.runs.iter().rev().map(|entry| RunFolder::named(results, &entry.folder));
+        let run_id = &self.environment.run_id;
+        let is_own = |folder: &RunFolder| {
+            folder.environment().is_ok_and(|environment| environment.run_id == *run_id)
+        };
+        Ok(folders.into_iter().find(is_own))
+    }
+}
+
+/// NVML counts every GPU, CUDA those that `CUDA_VISIBLE_DEVICES` leaves.
+fn nvml_index() -> u32 {
+    let visible = std::env::var("CUDA_VISIBLE_DEVICES").unwrap_or_default();
+    visible.split(',').next().and_then(|first| first.trim().parse().ok()).unwrap_or(0)
+}
+
+fn warn(environment: &Environment) {
+    match (&environment.nvml, &environment.nvml_absent) {
+        (Some(gpu), _) if gpu.name != environment.gpu => say(&format!(
+            "monolith: the telemetry is of another GPU ({}, not {}): set CUDA_VISIBLE_DEVICES to \
+             its number",
+            gpu.name, environment.gpu
+        )),
+        (None, Some(reason)) => say(&format!("monolith: no telemetry: {reason}")),
+        _ => {}
+    }
+}
+
+/// Makes the results folder, and finds out whether it can be written to, before the work.
+///
+/// # Errors
+/// A folder that cannot be made or written to.
+pub fn prepare(results: &Path) -> Result<(), Exit> {
+    std::fs::create_dir_all(results)
+        .with_context(|| format!("{} cannot be made", results.display()))?;
+    Ok(check_writable(&results.join("index.json"))?)
+}
+
+/// The command as it was typed.
+pub fn command() -> String {
+    let words = std::env::args_os().skip(1).map(|word| quoted(&word.to_string_lossy()));
+    std::iter::once("monolith".to_owned()).chain(words).collect::<Vec<_>>().join(" ")
+}
+
+fn quoted(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,+@%".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        word.to_owned()
+    } else {
+        format!("'{}'", word.replace('\'', r"'\''"))
+    }
+}
+
+/// This program's version, for a run's record.
+pub fn version() -> String {
+    format!("monolith {}", env!("CARGO_PKG_VERSION"))
+}
+
+/// An error of the harness with its exit code.
+pub fn exit_of(error: HarnessError) -> Exit {
+    match error {
+        HarnessError::Ungated { .. } => Exit::new(Code::Gate, error),
+        HarnessError::Engine(error) => engine::exit_of(error),
+        HarnessError::Load(error) => match error.downcast::<EngineError>() {
+            Ok(error) => engine::exit_of(*error),
+            Err(error) => Exit::message(Code::Failure, error),
+        },
+        _ => Exit::new(Code::Failure, error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_quoted_as_a_shell_wants_them() {
+        assert_eq!(quoted("a/b-c.json"), "a/b-c.json");
+        assert_eq!(quoted("two words"), "'two words'");
+        assert_eq!(quoted("it's"), r"'it'\''s'");
+        assert_eq!(quoted(""), "''");
+    }
+}

@@ -1,0 +1,80 @@
+//! The README's tables, from the run records.
+
+use anyhow::{Context, Result, bail};
+
+use crate::repo::{Repo, read};
+use crate::{command, say};
+
+/// What to do with the tables.
+#[derive(clap::Args)]
+pub struct Options {
+    /// Write nothing; fail if the README's tables are not what would be written.
+    #[arg(long)]
+    check: bool,
+}
+
+const README: &str = "README.md";
+const BEGIN: &str = "<!-- results -->";
+const END: &str = "<!-- /results -->";
+
+/// Puts what `monolith report` prints between the README's markers.
+pub fn run(repo: &Repo, options: &Options) -> Result<()> {
+    let path = repo.root.join(README);
+    let readme = read(&path)?;
+    if parts(&readme)?.is_none() {
+        say::line(format_args!("report: {README} has no {BEGIN}: nothing to write"));
+        return Ok(());
+    }
+    let mut cargo = repo.cargo();
+    cargo.args(["run", "--quiet", "--package", "monolith"]);
+    if repo.target.join("release/monolith").is_file() {
+        cargo.arg("--release");
+    }
+    let tables = command::output(cargo.args(["--", "report", "--results", "results"]))?;
+    let wanted = spliced(&readme, &tables)?;
+    if wanted == readme {
+        say::line(format_args!("report: {README} is as `monolith report` says"));
+        return Ok(());
+    }
+    if options.check {
+        bail!("{README}: its tables are stale: run `cargo xtask report`");
+    }
+    std::fs::write(&path, wanted).with_context(|| format!("could not write {README}"))?;
+    say::line(format_args!("report: {README} written"));
+    Ok(())
+}
+
+/// What stands before and after the tables, the markers included; `None` without markers.
+fn parts(readme: &str) -> Result<Option<(&str, &str)>> {
+    let Some(begin) = readme.find(BEGIN).map(|at| at + BEGIN.len()) else { return Ok(None) };
+    let Some(end) = readme[begin..].find(END).map(|at| at + begin) else {
+        bail!("{README} has a line {BEGIN} and no line {END} after it");
+    };
+    Ok(Some((&readme[..begin], &readme[end..])))
+}
+
+/// The README with these tables.
+fn spliced(readme: &str, tables: &str) -> Result<String> {
+    let (before, after) = parts(readme)?.context("the README has no markers")?;
+    Ok(format!("{before}\n\n{}\n\n{after}", tables.trim()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_is_between_the_markers_is_replaced() {
+        let readme = format!("# a\n{BEGIN}\nold\n{END}\nb {BEGIN}\n");
+        let once = spliced(&readme, "| t |\n\n").unwrap();
+        assert_eq!(once, format!("# a\n{BEGIN}\n\n| t |\n\n{END}\nb {BEGIN}\n"));
+        assert_eq!(spliced(&once, "| t |").unwrap(), once);
+    }
+
+    #[test]
+    fn markers_are_both_there_or_neither() {
+        assert!(parts("# a\n").unwrap().is_none());
+        let error = parts(&format!("{END}\n{BEGIN}\n")).unwrap_err().to_string();
+        assert!(error.contains("no line <!-- /results --> after it"), "{error}");
+    }
+}
