@@ -2,7 +2,7 @@
 
 use crate::args::{BenchArgs, RooflineArgs};
 use crate::exit::{Code, Exit};
-use crate::measure::{Setup, command, exit_of, prepare, version};
+use crate::measure::{Setup, command, exit_of, prepare, tell, version};
 use crate::source;
 use crate::text_out::{put, say};
 use monolith_harness::bench::{self, Bench, BenchOptions, rendered};
@@ -38,7 +38,7 @@ pub fn run(args: &BenchArgs) -> Result<(), Exit> {
         probe: &setup.probe,
     };
     let options = options(args, setup.options.gpu().is_some());
-    let mut progress = |what: &str| say(&format!("bench: {what}"));
+    let mut progress = |what: &str| tell(&format!("bench: {what}"));
     let (rows, left_out) = bench::run(&mut subject, &options, &mut progress).map_err(exit_of)?;
     if rows.is_empty() {
         let what = format!("there is room for no test: {}", left_out.join("; "));

@@ -2,7 +2,7 @@
 
 use crate::args::GateArgs;
 use crate::exit::{Code, Exit};
-use crate::measure::{Setup, command, exit_of, prepare, version};
+use crate::measure::{Setup, command, exit_of, prepare, tell, version};
 use crate::source;
 use crate::text_out::{put, say};
 use comfy_table::{Table, presets::NOTHING};
@@ -28,7 +28,7 @@ pub fn run(args: &GateArgs) -> Result<(), Exit> {
     let load = |pack, context| {
         setup.options.load_first(pack, Some(context)).map_err(|error| -> LoadError { error.into() })
     };
-    let mut progress = |what: &str| say(&format!("gate: {what}"));
+    let mut progress = |what: &str| tell(&format!("gate: {what}"));
     let run_id = &setup.environment.run_id;
     let options = GateOptions::default();
     let record = gate::run(&pack, &load, &reference, run_id, &options, &mut progress);
