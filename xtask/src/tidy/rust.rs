@@ -8,7 +8,7 @@ use super::Finding;
 const FUNCTION_LINES_MAX: usize = 70;
 const LINE_CHARS_MAX: usize = 100;
 /// Where `unsafe` may stand, memory maps aside.
-const UNSAFE_PATHS: [&str; 2] = ["crates/engine/", "crates/kernels/src/nvrtc.rs"];
+const UNSAFE_PATHS: [&str; 3] = ["crates/engine/", "crates/kernels/src/nvrtc.rs", "crates/probes/"];
 /// How far above `unsafe` its reason may end: a statement may begin a few lines before it.
 const STATEMENT_LINES_MAX: usize = 3;
 
@@ -115,8 +115,8 @@ impl Unsafe<'_> {
         };
         let maps = block.is_some_and(|block| holds_word(block.stream(), "Mmap"));
         if !UNSAFE_PATHS.iter().any(|path| self.path.starts_with(path)) && !maps {
-            let what = "`unsafe` belongs in crates/engine, at NVRTC or at a memory map: do \
-                        without, or move it";
+            let what = "`unsafe` belongs in crates/engine, in crates/probes, at NVRTC or at a \
+                        memory map: do without, or move it";
             self.found.push(Finding::new(self.path, line, what));
         }
         let implements = matches!(next, Some(TokenTree::Ident(word)) if word == "impl");

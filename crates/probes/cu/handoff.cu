@@ -1,0 +1,127 @@
+// Hand-offs between all blocks: the all-gather of the megakernel's exchange.cuh, and a grid
+// barrier to compare it with. Every exchange has its own slot, written once a launch with the
+// launch's epoch, so nobody is lapped and nothing is reset. Block 0 to n - 1 must all be
+// resident: the launch is cooperative.
+#include "bound.cuh"
+
+constexpr int THREADS = PROBE_HANDOFF_THREADS;
+// A block's units fill sectors of 32 bytes, so that no two blocks share one.
+constexpr u32 UNITS_PER_SECTOR = 4;
+
+__device__ __forceinline__ u64 unit_of(u32 value, u32 epoch) { return u64(epoch) << 32 | value; }
+__device__ __forceinline__ u32 value_of(u64 unit) { return static_cast<u32>(unit); }
+__device__ __forceinline__ u32 epoch_of(u64 unit) { return static_cast<u32>(unit >> 32); }
+
+// What a unit holds depends on what the exchange before it brought: the host follows the chain.
+__device__ __forceinline__ u32 next_value(u32 gathered, u32 index) {
+  return gathered * 1664525u + 1013904223u + index;
+}
+
+// Clocks at the end of every exchange, in shared memory until the launch is over.
+constexpr u32 EXCHANGES_MAX = PROBE_EXCHANGES_MAX;
+struct Stamps {
+  u64 clocks[EXCHANGES_MAX + 1];
+  u64 timer_begin;
+};
+
+__device__ __forceinline__ void begin_stamps(Stamps& stamps) {
+  if (threadIdx.x != 0) return;
+  stamps.timer_begin = ptx::global_timer_ns();
+  stamps.clocks[0] = clock64();
+}
+
+// [block][exchanges + 2]: the clocks, and the nanoseconds from the first to the last.
+__device__ __forceinline__ void write_stamps(const Stamps& stamps, u32 exchanges, u64* out) {
+  u64* mine = out + u64(blockIdx.x) * (exchanges + 2);
+  if (threadIdx.x == 0) mine[exchanges + 1] = ptx::global_timer_ns() - stamps.timer_begin;
+  __syncthreads();
+  for (u32 at = threadIdx.x; at <= exchanges; at += THREADS) mine[at] = stamps.clocks[at];
+}
+
+// Gathers a slot: all units polled before any is waited for, so that their trips overlap.
+template <int UNITS>
+__device__ __forceinline__ bool gather(const Bound& bound, const u64* slot, u32 epoch,
+                                       u32 (&gathered)[UNITS]) {
+  constexpr int PAIRS = UNITS / 2 / THREADS;
+  u64 words[PAIRS][2];
+#pragma unroll
+  for (int at = 0; at < PAIRS; at++) {
+    const u32 index = 2 * (threadIdx.x + at * THREADS);
+    ptx::load_relaxed_pair(slot + index, words[at][0], words[at][1]);
+  }
+  bool fine = true;
+#pragma unroll
+  for (int at = 0; at < PAIRS; at++) {
+    const u32 index = 2 * (threadIdx.x + at * THREADS);
+    u64 first = words[at][0], second = words[at][1];
+    if (epoch_of(first) != epoch || epoch_of(second) != epoch) {
+      fine = wait_until(bound, What::Unit, index, epoch, [&](u32& seen) {
+               ptx::load_relaxed_pair(slot + index, first, second);
+               seen = epoch_of(first) != epoch ? epoch_of(first) : epoch_of(second);
+               return seen == epoch;
+             }) && fine;
+    }
+    gathered[index] = value_of(first);
+    gathered[index + 1] = value_of(second);
+  }
+  return fine;
+}
+
+template <int UNITS>
+__device__ __forceinline__ void exchange_all(const Bound& bound, u64* slots, u32 epoch,
+                                             u32 exchanges, u64* out) {
+  // Twice, in turns: whoever writes one half has seen every thread leave it.
+  __shared__ u32 gathered[2][UNITS];
+  __shared__ Stamps stamps;
+  const u32 even = (UNITS + gridDim.x - 1) / gridDim.x;
+  const u32 share = (even + UNITS_PER_SECTOR - 1) / UNITS_PER_SECTOR * UNITS_PER_SECTOR;
+  const u32 index = blockIdx.x * share + threadIdx.x;
+  const bool posts = threadIdx.x < share && index < UNITS;
+  u32 value = index;
+  begin_stamps(stamps);
+  for (u32 exchange = 0; exchange < exchanges; exchange++) {
+    u64* slot = slots + u64(exchange) * UNITS;
+    if (posts) ptx::store_relaxed(slot + index, unit_of(value, epoch));
+    const bool fine = gather<UNITS>(bound, slot, epoch, gathered[exchange & 1]);
+    if (!__syncthreads_and(fine)) return;
+    value = next_value(gathered[exchange & 1][(index * 7 + 1) % UNITS], index);
+    if (threadIdx.x == 0) stamps.clocks[exchange + 1] = clock64();
+  }
+  write_stamps(stamps, exchanges, out);
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS)
+    probe_gather_1024(Control* control, u64 patience_ns, u64* slots, u32 epoch, u32 exchanges,
+                      u64* out) {
+  exchange_all<1024>({control, patience_ns}, slots, epoch, exchanges, out);
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS)
+    probe_gather_3072(Control* control, u64 patience_ns, u64* slots, u32 epoch, u32 exchanges,
+                      u64* out) {
+  exchange_all<3072>({control, patience_ns}, slots, epoch, exchanges, out);
+}
+
+// The counter is zero before, and is never reset: exchange n waits for n times all blocks.
+extern "C" __global__ void __launch_bounds__(THREADS)
+    probe_barrier(Control* control, u64 patience_ns, u32* counter, u32 exchanges, u64* out) {
+  __shared__ Stamps stamps;
+  const Bound bound = {control, patience_ns};
+  begin_stamps(stamps);
+  for (u32 exchange = 0; exchange < exchanges; exchange++) {
+    // Block barrier, then release; acquire, then block barrier.
+    __syncthreads();
+    bool fine = true;
+    if (threadIdx.x == 0) {
+      ops::add_release(counter);
+      const u32 wanted = (exchange + 1) * gridDim.x;
+      fine = wait_until(bound, What::Barrier, exchange, wanted, [&](u32& seen) {
+        seen = ops::load_acquire(counter);
+        return seen >= wanted;
+      });
+    }
+    if (!__syncthreads_and(fine)) return;
+    if (threadIdx.x == 0) stamps.clocks[exchange + 1] = clock64();
+  }
+  write_stamps(stamps, exchanges, out);
+}

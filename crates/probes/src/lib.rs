@@ -1,0 +1,110 @@
+//! What a GPU does, asked of the GPU itself: whether its conversions are exact, how fine its
+//! timer is, how fast its clocks, memory and hand-offs are, and whether Nsight Compute may read
+//! its counters. [`run`] asks everything; a probe that fails says why in the report, and the
+//! others go on.
+
+mod bandwidth;
+mod clocks;
+mod convert;
+mod error;
+mod gpu;
+mod handoff;
+pub mod kernels;
+mod ncu;
+pub mod reference;
+pub mod report;
+mod statistics;
+mod table;
+
+pub use error::ProbeError;
+pub use report::Report;
+
+use gpu::Gpu;
+use report::{GpuInfo, Outcome, SCHEMA_VERSION};
+use std::path::PathBuf;
+use std::time::Instant;
+
+/// How the probes are to be run.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// Which GPU.
+    pub device: usize,
+    /// Folder of compiled kernels, as [`kernels::write`] fills it; `None`: NVRTC compiles them.
+    pub cubins: Option<PathBuf>,
+    /// Program and arguments that call [`run_child`], for Nsight Compute to look at; `None`: its
+    /// counters are not tried.
+    pub child: Option<Vec<String>>,
+}
+
+/// Runs every probe on this GPU; NVRTC compiles them, and Nsight Compute is not tried.
+///
+/// # Errors
+/// See [`run`].
+pub fn run_all(device: usize) -> Result<Report, ProbeError> {
+    run(&Options { device, ..Options::default() })
+}
+
+/// Runs every probe. One that fails says so in the report.
+///
+/// # Errors
+/// There is no driver or no such GPU, or there are no kernels for it.
+pub fn run(options: &Options) -> Result<Report, ProbeError> {
+    let begun = Instant::now();
+    let gpu = Gpu::open(options)?;
+    let info = gpu.info()?;
+    let mut report = Report {
+        schema_version: SCHEMA_VERSION,
+        date: jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
+        gpu: info,
+        convert: outcome(convert::probe(&gpu)),
+        timer: outcome(clocks::timer(&gpu)),
+        clock: outcome(clocks::clock(&gpu)),
+        offsets: outcome(clocks::offsets(&gpu)),
+        bandwidth: outcome(bandwidth::probe(&gpu)),
+        handoff: outcome(handoff::probe(&gpu)),
+        counters: Outcome::Failed("not tried".into()),
+        seconds: 0.0,
+    };
+    // A GPU for one process at a time would refuse the child.
+    drop(gpu);
+    report.counters = outcome(ncu::probe(options.child.as_deref()));
+    report.seconds = begun.elapsed().as_secs_f64();
+    Ok(report)
+}
+
+/// One small kernel and nothing else: what Nsight Compute is given to look at.
+///
+/// # Errors
+/// As [`run`], and what the kernel itself has to say.
+pub fn run_child(options: &Options) -> Result<(), ProbeError> {
+    convert::probe(&Gpu::open(options)?).map(|_| ())
+}
+
+fn outcome<T>(result: Result<T, ProbeError>) -> Outcome<T> {
+    match result {
+        Ok(measured) => Outcome::Measured(measured),
+        Err(error) => Outcome::Failed(error.to_string()),
+    }
+}
+
+impl Gpu {
+    fn info(&self) -> Result<GpuInfo, ProbeError> {
+        let (major, minor) = self.context.compute_capability()?;
+        let cuda = gpu::driver_version().unwrap_or_default();
+        Ok(GpuInfo {
+            name: self.name.clone(),
+            arch: self.arch.to_string(),
+            compute_capability: format!("{major}.{minor}"),
+            driver: driver_release(),
+            cuda: format!("{}.{}", cuda / 1000, cuda % 1000 / 10),
+            multiprocessors: self.multiprocessors,
+            l2_bytes: self.l2_bytes,
+            kernels: self.origin.clone(),
+        })
+    }
+}
+
+/// The driver's own version; only NVML tells it.
+fn driver_release() -> Option<String> {
+    nvml_wrapper::Nvml::init().ok()?.sys_driver_version().ok()
+}

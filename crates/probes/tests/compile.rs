@@ -1,0 +1,48 @@
+//! Every probe's kernels for every architecture: needs NVRTC, which `cargo xtask kernels`
+//! installs. Without it these tests say so and pass, except in CI.
+
+#![allow(clippy::unwrap_used, reason = "a test, helpers and all")]
+
+use monolith_kernels::nvrtc::{Nvrtc, Search};
+use monolith_kernels::{Arch, CubinInfo};
+use monolith_probes::kernels::{Module, compile};
+
+/// The compiler, if there is one; its absence is an error in CI.
+fn nvrtc() -> Option<Nvrtc> {
+    match Nvrtc::load(&Search::from_env()) {
+        Ok(nvrtc) => Some(nvrtc),
+        Err(error) => {
+            let message = error.wanted("the tests");
+            assert!(std::env::var_os("CI").is_none_or(|ci| ci.is_empty()), "{message}");
+            eprintln!("SKIPPED: {message}; `cargo xtask kernels` installs it");
+            None
+        }
+    }
+}
+
+#[test]
+fn every_kernel_compiles_and_lives_in_registers() {
+    let Some(nvrtc) = nvrtc() else { return };
+    for arch in Arch::ALL {
+        for module in Module::ALL {
+            let cubin = compile(&nvrtc, module, arch).unwrap();
+            let info = CubinInfo::read(&cubin).unwrap();
+            assert_eq!(info.capability, arch.capability(), "{module}");
+            let mut names: Vec<&str> = module.kernels().to_vec();
+            names.sort_unstable();
+            let kernels = info.functions.iter().filter(|function| function.is_kernel);
+            let mut found: Vec<&str> = kernels.map(|kernel| kernel.name.as_str()).collect();
+            found.sort_unstable();
+            assert_eq!(found, names, "{module} on {arch}");
+            for name in names {
+                let kernel = info.kernel(name).unwrap();
+                assert_eq!(kernel.frame_bytes, 0, "{name} on {arch}: {kernel:?}");
+                let threads = kernel.threads_max.unwrap();
+                assert!(kernel.registers <= arch.registers_max(threads), "{kernel:?}");
+                // With the dynamic memory that keeps a second block out.
+                let shared = kernel.static_shared_bytes + arch.shared_bytes_max() / 2 + 4096;
+                assert!(shared <= arch.shared_bytes_max(), "{name} on {arch}: {kernel:?}");
+            }
+        }
+    }
+}
