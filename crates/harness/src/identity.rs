@@ -23,8 +23,11 @@ pub struct Subject {
     pub gpu: String,
     /// Blocks (threads) that take part in a step.
     pub blocks: usize,
-    /// sha256 of the running executable, kernels included.
+    /// sha256 of the running executable, the kernels' sources included.
     pub build: String,
+    /// sha256 of the machine code that the GPU was given, where the caller knows it: it may have
+    /// been compiled at run time, or come from a cache.
+    pub kernels: Option<String>,
     /// sha256 of the pack's sections ([`weights_sha256`]).
     pub weights_sha256: String,
     /// One boot of one GPU ([`run_id`]).
@@ -32,11 +35,17 @@ pub struct Subject {
 }
 
 impl Subject {
-    /// What this process would measure with this engine and pack.
+    /// What this process would measure with this engine and pack; `kernels` is the sha256 of the
+    /// GPU's machine code.
     ///
     /// # Errors
     /// An executable that cannot be read.
-    pub fn of(info: &EngineInfo, pack: &Pack, run_id: &str) -> Result<Subject, HarnessError> {
+    pub fn of(
+        info: &EngineInfo,
+        pack: &Pack,
+        run_id: &str,
+        kernels: Option<&str>,
+    ) -> Result<Subject, HarnessError> {
         Ok(Subject {
             engine: "monolith".into(),
             variant: info.variant.clone(),
@@ -44,6 +53,7 @@ impl Subject {
             gpu: info.device.clone(),
             blocks: info.blocks,
             build: build_hash()?,
+            kernels: kernels.map(str::to_owned),
             weights_sha256: weights_sha256(pack.header()),
             run_id: run_id.into(),
         })

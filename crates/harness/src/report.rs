@@ -2,7 +2,7 @@
 
 use crate::HarnessError;
 use crate::bench::Row;
-use crate::gate::{GateRecord, refusals};
+use crate::gate::{GateRecord, Rule, refusals};
 use crate::identity::Subject;
 use crate::record::{Index, IndexEntry, RunFolder};
 use std::fmt::Write;
@@ -38,11 +38,18 @@ pub fn row_refusals(row: &Row, gates: &[GateRecord], run_id: &str) -> Vec<String
         gpu: row.gpu.clone(),
         blocks: row.blocks,
         build: row.build.clone(),
+        kernels: row.kernels.clone(),
         weights_sha256: row.weights_sha256.clone(),
         run_id: row.run_id.clone(),
     };
-    let all = gates.iter().map(|gate| refusals(gate, &subject, &row.prompt_ids_sha256));
-    match all.min_by_key(Vec::len) {
+    let of = |gate: &GateRecord| {
+        let mut reasons = refusals(gate, &subject, &row.prompt_ids_sha256);
+        if row.gate_rule != Some(gate.checks.tokens.rule) {
+            reasons.push("the gate had another rule".into());
+        }
+        reasons
+    };
+    match gates.iter().map(of).min_by_key(Vec::len) {
         None => reasons.push("no gate record".into()),
         Some(least) => reasons.extend(least),
     }
@@ -196,7 +203,11 @@ fn speeds(rows: &[Row]) -> String {
             own.iter().find(|row| row.test == *test).map_or(String::new(), |row| speed(row))
         });
         let first = own.iter().min_by_key(|row| row.position).expect("an engine has rows");
-        let gate = if first.gate_passed == Some(true) { "passed" } else { "another engine" };
+        let gate = match (first.gate_passed, first.gate_rule) {
+            (Some(true), Some(Rule::F32Settles)) => "passed, f32 settles",
+            (Some(true), _) => "passed",
+            _ => "another engine",
+        };
         let _ = writeln!(
             text,
             "| {} | {} | {} | {} | {gate} |",
@@ -276,7 +287,11 @@ fn gate_lines(gate: &GateRecord) -> String {
     let failures = gate.checks.failures(reference);
     let passed = if failures.is_empty() { "passed" } else { "failed" };
     let (variant, format) = (&gate.subject.variant, &gate.subject.format);
-    let mut text = format!("- {variant} ({format}): {passed}; ");
+    let rule = match tokens.rule {
+        Rule::Margin => "",
+        Rule::F32Settles => " where f32 settles divergences",
+    };
+    let mut text = format!("- {variant} ({format}): {passed}{rule}; ");
     let _ = writeln!(
         text,
         "{} of {} tokens as {}; of {} others {} are excused by a top-2 margin below {:.4}, and {} \

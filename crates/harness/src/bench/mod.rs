@@ -38,6 +38,8 @@ pub struct BenchOptions {
     pub warm_up: bool,
     /// Kernel launches a token; `None` for a CPU.
     pub launches_per_token: Option<f64>,
+    /// sha256 of the GPU's machine code, where the caller knows it.
+    pub kernels: Option<String>,
     /// Numbers for prediction and roofline.
     pub calibration: Option<Calibration>,
 }
@@ -51,6 +53,7 @@ impl Default for BenchOptions {
             prompts: true,
             warm_up: true,
             launches_per_token: None,
+            kernels: None,
             calibration: None,
         }
     }
@@ -82,7 +85,12 @@ pub fn run(
     options: &BenchOptions,
     progress: &mut Progress,
 ) -> Result<(Vec<Row>, Vec<String>), HarnessError> {
-    let subject = Subject::of(bench.engine.info(), bench.pack, &bench.environment.run_id)?;
+    let subject = Subject::of(
+        bench.engine.info(),
+        bench.pack,
+        &bench.environment.run_id,
+        options.kernels.as_deref(),
+    )?;
     let ids_sha256 = bench.prompts.ids_sha256();
     let record = gate::refusals_in(bench.folder, &subject, &ids_sha256)
         .map_err(|reasons| HarnessError::Ungated { reasons })?;
@@ -113,6 +121,7 @@ pub fn run(
             bytes_per_token: header.bytes_per_token as f64 + kv,
             prediction,
             gate_sha256: &gate_sha256,
+            gate_rule: record.checks.tokens.rule,
             prompt_ids_sha256: &ids_sha256,
             tokens_sha256: &measured.tokens_sha256,
             context: bench.engine.info().context,

@@ -1,6 +1,7 @@
 //! One line of `rows.jsonl`.
 
 use crate::environment::{Environment, Telemetry};
+use crate::gate::Rule;
 use crate::identity::Subject;
 use crate::predict::Prediction;
 use crate::prompts::PromptIds;
@@ -133,8 +134,14 @@ pub struct Row {
     /// Hash of the gate's record.
     #[serde(default)]
     pub gate_sha256: Option<String>,
+    /// When that gate allowed a divergence.
+    #[serde(default)]
+    pub gate_rule: Option<Rule>,
     /// Hash of the executable (or the version, for an engine that is not ours).
     pub build: String,
+    /// Hash of the GPU's machine code.
+    #[serde(default)]
+    pub kernels: Option<String>,
     /// Hash of the weights.
     #[serde(default)]
     pub weights_sha256: String,
@@ -194,6 +201,8 @@ pub struct Facts<'a> {
     pub prediction: Option<Prediction>,
     /// Hash of the gate's record.
     pub gate_sha256: &'a str,
+    /// When it allowed a divergence.
+    pub gate_rule: Rule,
     /// Hash of the prompts' ids.
     pub prompt_ids_sha256: &'a str,
     /// Hash of the tokens.
@@ -260,7 +269,9 @@ pub fn row(facts: &Facts) -> Row {
         prediction: facts.prediction.clone(),
         gate_passed: Some(true),
         gate_sha256: Some(facts.gate_sha256.into()),
+        gate_rule: Some(facts.gate_rule),
         build: subject.build.clone(),
+        kernels: subject.kernels.clone(),
         weights_sha256: subject.weights_sha256.clone(),
         prompt_ids_sha256: facts.prompt_ids_sha256.into(),
         tokens_sha256: facts.tokens_sha256.into(),

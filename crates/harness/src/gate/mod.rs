@@ -9,7 +9,7 @@ mod planted;
 mod run;
 
 pub use checks::{
-    Checks, ContextCheck, DecodeCheck, DeterminismCheck, Divergence, LogitsCheck, RowsCheck,
+    Checks, ContextCheck, DecodeCheck, DeterminismCheck, Divergence, LogitsCheck, RowsCheck, Rule,
     TokensCheck, VocabularyCheck, WeightsCheck,
 };
 pub use planted::{planted_next, planted_pack, planted_weights};
@@ -166,6 +166,7 @@ pub fn refusals(record: &GateRecord, subject: &Subject, prompt_ids_sha256: &str)
         reasons.push(format!("the gate says: {}", record.failures.join("; ")));
     }
     let gated = &record.subject;
+    let kernels = |subject: &Subject| subject.kernels.clone().unwrap_or("unknown".into());
     let pairs = [
         ("engine", &gated.engine, &subject.engine),
         ("variant", &gated.variant, &subject.variant),
@@ -174,6 +175,7 @@ pub fn refusals(record: &GateRecord, subject: &Subject, prompt_ids_sha256: &str)
         ("build", &gated.build, &subject.build),
         ("weights", &gated.weights_sha256, &subject.weights_sha256),
         ("run", &gated.run_id, &subject.run_id),
+        ("set of kernels", &kernels(gated), &kernels(subject)),
         ("number of blocks", &gated.blocks.to_string(), &subject.blocks.to_string()),
         ("prompts", &record.prompt_ids_sha256, &prompt_ids_sha256.to_owned()),
     ]

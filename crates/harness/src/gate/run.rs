@@ -5,7 +5,7 @@ use super::checks::{
     TokensCheck, VocabularyCheck, WeightsCheck,
 };
 use super::planted::{planted_next, planted_pack};
-use super::{GateRecord, RUNS};
+use super::{GateRecord, RUNS, Rule};
 use crate::identity::{Subject, tensors_sha256};
 use crate::reference::{ErrorStats, Reference};
 use crate::{HarnessError, Loader, Progress, fill};
@@ -27,6 +27,10 @@ pub struct GateOptions {
     /// same vocabulary with one layer and 128 columns; for another the pack's own shape with one
     /// layer or, where it refuses that, with all.
     pub planted: Option<Config>,
+    /// When a divergence is allowed.
+    pub rule: Rule,
+    /// sha256 of the GPU's machine code, where the caller knows it.
+    pub kernels: Option<String>,
 }
 
 /// Runs every check on freshly loaded engines.
@@ -46,7 +50,7 @@ pub fn run(
     progress("hashing the weights");
     let weights = WeightsCheck { tensors_sha256: tensors_sha256(pack) };
     let mut engine = loader(pack.clone(), context).map_err(HarnessError::Load)?;
-    let subject = Subject::of(engine.info(), pack, run_id)?;
+    let subject = Subject::of(engine.info(), pack, run_id, options.kernels.as_deref())?;
     let is_cpu = engine.info().engine == "cpu";
     let mut runs = Vec::new();
     progress("teacher-forced: tokens and logits");
@@ -69,7 +73,7 @@ pub fn run(
     drop(engine);
     progress("planted maxima: every id");
     let vocabulary = vocabulary_check(pack.config(), is_cpu, loader, options)?;
-    let (tokens, logits, rows) = first.checks();
+    let (tokens, logits, rows) = first.checks(options.rule);
     let determinism = DeterminismCheck { runs };
     let checks = Checks { weights, tokens, logits, rows, vocabulary, determinism, decode, context };
     Ok(GateRecord::new(subject, reference, checks))
@@ -190,19 +194,21 @@ impl FirstPass<'_> {
         }
     }
 
-    fn checks(self) -> (TokensCheck, LogitsCheck, RowsCheck) {
+    fn checks(self, rule: Rule) -> (TokensCheck, LogitsCheck, RowsCheck) {
         let summary = &self.reference.summary;
         let (prompts, new) = (summary.prompts.len(), summary.new);
         let positions = prompts * new;
         let matches = positions - self.divergences.len();
+        let excused = |d: &&Divergence| rule.excuses(d, summary.tolerance);
         let tokens = TokensCheck {
+            rule,
             prompts,
             new,
             positions,
             matches,
             match_rate: matches as f64 / positions as f64,
             near_ties: summary.near_ties,
-            exempt: self.divergences.iter().filter(|d| d.margin < summary.tolerance).count(),
+            exempt: self.divergences.iter().filter(excused).count(),
             as_f32: self.divergences.iter().filter(|d| d.found == d.f32).count(),
             divergences: self.divergences,
         };

@@ -1,7 +1,7 @@
 //! The gate on an engine that is right, against what transformers said.
 
 use crate::{load, record, reference, reference_dir};
-use monolith_harness::gate::{GateRecord, planted_next, planted_pack, refusals};
+use monolith_harness::gate::{GateRecord, Rule, planted_next, planted_pack, refusals};
 use monolith_harness::reference::Reference;
 use monolith_model::Config;
 
@@ -17,6 +17,24 @@ fn the_cpu_engine_passes() {
     assert_eq!(record.checks.context.context, crate::fixture::config().max_positions);
     let subject = record.subject.clone();
     assert_eq!(refusals(&record, &subject, &reference().summary.prompt_ids_sha256), [""; 0]);
+}
+
+/// f32 settles a divergence whatever the margin, but only if it is the engine's side it takes.
+#[test]
+fn f32_settles_only_what_it_says() {
+    let mut record = record();
+    let tokens = &mut record.checks.tokens;
+    tokens.rule = Rule::F32Settles;
+    tokens.exempt = tokens.divergences.len() - tokens.as_f32;
+    assert!(tokens.exempt < tokens.as_f32);
+    let settled = tokens.divergences.iter().position(|d| d.found == d.f32).unwrap();
+    tokens.divergences[settled].margin = 1e9;
+    let failures = |record: &GateRecord| record.checks.failures(&record.reference);
+    assert_eq!(failures(&record), [""; 0]);
+    let divergence = &mut record.checks.tokens.divergences[settled];
+    divergence.f32 = divergence.expected;
+    record.checks.tokens.as_f32 -= 1;
+    assert!(failures(&record)[0].contains("no near tie"), "{:?}", failures(&record));
 }
 
 #[test]
