@@ -46,3 +46,20 @@ fn every_kernel_compiles_and_lives_in_registers() {
         }
     }
 }
+
+#[test]
+fn a_folder_of_kernels_holds_every_one_and_nothing_else() {
+    if nvrtc().is_none() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    monolith_probes::kernels::write(folder.path()).unwrap();
+    let files = std::fs::read_dir(folder.path()).unwrap();
+    let mut names: Vec<String> =
+        files.map(|file| file.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort_unstable();
+    assert_eq!(names.len(), Module::ALL.len() * Arch::ALL.len(), "{names:?}");
+    for part in ["convert.sm_90a.cubin", "handoff.sm_120a.cubin"] {
+        assert!(names.iter().any(|name| name == part), "{names:?}");
+    }
+}
