@@ -38,8 +38,6 @@ pub struct BenchOptions {
     pub warm_up: bool,
     /// Kernel launches a token; `None` for a CPU.
     pub launches_per_token: Option<f64>,
-    /// sha256 of the GPU's machine code, where the caller knows it.
-    pub kernels: Option<String>,
     /// Numbers for prediction and roofline.
     pub calibration: Option<Calibration>,
 }
@@ -53,7 +51,6 @@ impl Default for BenchOptions {
             prompts: true,
             warm_up: true,
             launches_per_token: None,
-            kernels: None,
             calibration: None,
         }
     }
@@ -85,12 +82,21 @@ pub fn run(
     options: &BenchOptions,
     progress: &mut Progress,
 ) -> Result<(Vec<Row>, Vec<String>), HarnessError> {
-    let subject = Subject::of(
-        bench.engine.info(),
-        bench.pack,
-        &bench.environment.run_id,
-        options.kernels.as_deref(),
-    )?;
+    run_with(bench, options, None, progress)
+}
+
+/// [`run`], where the caller knows the sha256 of the GPU's machine code: the gate must have been
+/// of the same.
+///
+/// # Errors
+/// Those of [`run`].
+pub fn run_with(
+    bench: &mut Bench,
+    options: &BenchOptions,
+    kernels: Option<&str>,
+    progress: &mut Progress,
+) -> Result<(Vec<Row>, Vec<String>), HarnessError> {
+    let subject = Subject::of(bench.engine.info(), bench.pack, &bench.environment.run_id, kernels)?;
     let ids_sha256 = bench.prompts.ids_sha256();
     let record = gate::refusals_in(bench.folder, &subject, &ids_sha256)
         .map_err(|reasons| HarnessError::Ungated { reasons })?;
