@@ -60,11 +60,14 @@ pub(crate) fn clock(gpu: &Gpu) -> Result<Clock, ProbeError> {
     let kernel = module.load_function("probe_rate")?;
     let config = gpu.one_block_each(&kernel, 32)?;
     let mut out = gpu.stream.alloc_zeros::<u64>(gpu.multiprocessors * RATE_WORDS)?;
-    let mut launch = gpu.stream.launch_builder(&kernel);
-    launch.arg(&WINDOW_NS).arg(&CLOCKS_MAX).arg(&mut out);
-    // SAFETY: the arguments are the kernel's, in order; every block writes its own RATE_WORDS
-    // words, and the buffer holds as many as there are blocks.
-    unsafe { launch.launch_cooperative(config) }?;
+    // Twice, and the second counts: an idle GPU takes a while to raise its clock.
+    for _ in 0..2 {
+        let mut launch = gpu.stream.launch_builder(&kernel);
+        launch.arg(&WINDOW_NS).arg(&CLOCKS_MAX).arg(&mut out);
+        // SAFETY: the arguments are the kernel's, in order; every block writes its own
+        // RATE_WORDS words, and the buffer holds as many as there are blocks.
+        unsafe { launch.launch_cooperative(config) }?;
+    }
     clock_from_words(&gpu.stream.clone_dtoh(&out)?)
 }
 

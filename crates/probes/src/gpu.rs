@@ -4,7 +4,9 @@ use crate::kernels::shared::WAITS;
 use crate::kernels::{Module, Store};
 use crate::{Options, ProbeError};
 use cudarc::driver::sys::{self, CUdevice_attribute, CUfunction_attribute};
-use cudarc::driver::{CudaContext, CudaFunction, CudaModule, CudaSlice, CudaStream, LaunchConfig};
+use cudarc::driver::{
+    CudaContext, CudaFunction, CudaModule, CudaSlice, CudaStream, DriverError, LaunchConfig,
+};
 use cudarc::nvrtc::Ptx;
 use monolith_kernels::Arch;
 use std::sync::Arc;
@@ -42,8 +44,12 @@ impl Gpu {
     pub(crate) fn open(options: &Options) -> Result<Gpu, ProbeError> {
         monolith_kernels::check_driver(driver_version()).map_err(ProbeError::NoDriver)?;
         let device = options.device;
-        // Without a GPU the driver fails to count them.
-        let count = CudaContext::device_count().map_or(0, |count| count.max(0) as usize);
+        let count = match CudaContext::device_count() {
+            Ok(count) => count.max(0) as usize,
+            // Where there is no GPU at all, the driver fails to count them.
+            Err(DriverError(sys::CUresult::CUDA_ERROR_NO_DEVICE)) => 0,
+            Err(error) => return Err(error.into()),
+        };
         if device >= count {
             return Err(ProbeError::NoGpu { device, count });
         }
