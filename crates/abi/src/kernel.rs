@@ -131,10 +131,9 @@ wire_struct! {
         fault_claimed: u32, "u32 @";
         /// `STOPPED_*`, or 0: launches that follow do nothing.
         stopped: u32, "u32 @";
-        /// Nothing: there is no padding.
-        reserved: u32, "u32 @";
-        /// Of the waits that timed out, the begin of the earliest, with its bits inverted.
-        earliest_inverted: u64, "u64 @";
+        /// Of the waits that timed out, the rank of the first in the order of the data's flow,
+        /// with its bits inverted.
+        rank_inverted: u32, "u32 @";
     }
 }
 
@@ -166,5 +165,5 @@ wire_struct! {
     }
 }
 
-const _: () = assert!(size_of::<FaultRecord>() == 64 && size_of::<Control>() == 24);
+const _: () = assert!(size_of::<FaultRecord>() == 64 && size_of::<Control>() == 16);
 const _: () = assert!(size_of::<StepArgs>() == 20 * 8 + 16 * 4);

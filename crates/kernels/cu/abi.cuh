@@ -41,15 +41,13 @@ struct Control {
   u32 abort;
   u32 fault_claimed;
   u32 stopped;
-  u32 reserved;
-  u64 earliest_inverted;
+  u32 rank_inverted;
 };
-static_assert(sizeof(Control) == 24, "as on the host");
+static_assert(sizeof(Control) == 16, "as on the host");
 static_assert(__builtin_offsetof(Control, abort) == 0);
 static_assert(__builtin_offsetof(Control, fault_claimed) == 4);
 static_assert(__builtin_offsetof(Control, stopped) == 8);
-static_assert(__builtin_offsetof(Control, reserved) == 12);
-static_assert(__builtin_offsetof(Control, earliest_inverted) == 16);
+static_assert(__builtin_offsetof(Control, rank_inverted) == 12);
 
 struct FaultRecord {
   u32 state;

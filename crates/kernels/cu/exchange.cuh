@@ -36,73 +36,56 @@ __device__ __forceinline__ void post(const abi::StepArgs& args, const Slot& slot
   ptx::store_relaxed(slot.units + index, unit_of(value, args.epoch));
 }
 
-// The wait for a unit, in words.
-__device__ __forceinline__ Wait exchange_wait(const abi::StepArgs& args, const Slot& slot,
-                                              const u64* unit) {
-  return {abi::WaitKind::Exchange, slot.layer, slot.phase, u32(unit - args.slots), args.epoch};
+// Two units' words.
+struct Words {
+  u64 first, second;
+};
+
+__device__ __forceinline__ float2 values_of(const Words& words) {
+  return {value_of(words.first), value_of(words.second)};
 }
 
-// Waits for one unit; false if the launch is to be left.
-__device__ __forceinline__ bool take(const abi::StepArgs& args, const Slot& slot, int index,
-                                     float& value) {
-  const u64* unit = slot.units + index;
-  u64 word = 0;
-  const bool arrived = wait_until(
-      args, abi::WaitKind::Exchange,
-      [&] {
-        word = ptx::load_relaxed(unit);
-        return epoch_of(word) == args.epoch;
-      },
-      [&](u32& seen) {
-        seen = epoch_of(word);
-        return exchange_wait(args, slot, unit);
-      });
-  value = value_of(word);
-  return arrived;
+__device__ __forceinline__ bool are_of(const Words& words, u32 epoch) {
+  return epoch_of(words.first) == epoch && epoch_of(words.second) == epoch;
 }
 
-// Waits for two neighbouring units (the index is even); false if the launch is to be left.
-__device__ __forceinline__ bool take_pair(const abi::StepArgs& args, const Slot& slot, int index,
-                                          float2& values) {
-  const u64* unit = slot.units + index;
-  u64 first = 0, second = 0;
-  const bool arrived = wait_until(
-      args, abi::WaitKind::Exchange,
-      [&] {
-        ptx::load_relaxed_pair(unit, first, second);
-        return epoch_of(first) == args.epoch && epoch_of(second) == args.epoch;
-      },
-      [&](u32& seen) {
-        const bool one = epoch_of(first) != args.epoch;
-        seen = one ? epoch_of(first) : epoch_of(second);
-        return exchange_wait(args, slot, one ? unit : unit + 1);
-      });
-  values = {value_of(first), value_of(second)};
-  return arrived;
+__device__ __forceinline__ Words load_pair(const u64* unit) {
+  Words words;
+  ptx::load_relaxed_pair(unit, words.first, words.second);
+  return words;
 }
 
-// Waits for `PAIRS` pairs, all polled before any is waited for, so that their trips overlap.
-template <int PAIRS>
-__device__ __forceinline__ bool take_pairs(const abi::StepArgs& args, const Slot& slot, int first,
-                                           int stride, int end, float2 (&values)[PAIRS]) {
-  u64 words[PAIRS][2];
+// Waits for `N` pairs of neighbouring units of a slot, those `used(at)` says, at the even index
+// `index(at)`. All are polled together, so that their trips overlap, and until all are there.
+// False if the launch is to be left.
+template <int N, class Used, class Index>
+__device__ __forceinline__ bool take(const abi::StepArgs& args, const Slot& slot, Used used,
+                                     Index index, Words (&words)[N]) {
+  u64 begin = 0;
+#pragma unroll 1
+  for (u32 spins = 0;; spins++) {
+    bool all = true;
 #pragma unroll
-  for (int at = 0; at < PAIRS; at++) {
-    const int index = first + at * stride;
-    if (index < end) ptx::load_relaxed_pair(slot.units + index, words[at][0], words[at][1]);
-  }
-  bool fine = true;
-#pragma unroll
-  for (int at = 0; at < PAIRS; at++) {
-    const int index = first + at * stride;
-    if (index >= end) continue;
-    if (epoch_of(words[at][0]) == args.epoch && epoch_of(words[at][1]) == args.epoch) {
-      values[at] = {value_of(words[at][0]), value_of(words[at][1])};
-    } else {
-      fine = take_pair(args, slot, index, values[at]) && fine;
+    for (int at = 0; at < N; at++) {
+      if (used(at)) words[at] = load_pair(slot.units + index(at));
     }
+#pragma unroll
+    for (int at = 0; at < N; at++) all = all && (!used(at) || are_of(words[at], args.epoch));
+    if (all) return true;
+    if (spins == 0) begin = ptx::global_timer_ns();
+    if (spins % SPINS_PER_LOOK != SPINS_PER_LOOK - 1) continue;
+    u32 missing = 0, seen = 0;
+#pragma unroll
+    for (int at = N - 1; at >= 0; at--) {
+      if (!used(at) || are_of(words[at], args.epoch)) continue;
+      const bool second = epoch_of(words[at].first) == args.epoch;
+      missing = index(at) + second;
+      seen = epoch_of(second ? words[at].second : words[at].first);
+    }
+    const Wait wait = {abi::WaitKind::Exchange, slot.layer, slot.phase,
+                       u32(slot.units - args.slots) + missing, args.epoch};
+    if (is_over(args, begin, wait, seen)) return false;
   }
-  return fine;
 }
 
 // Dawdles before some gathers, by a hash of who and when: bits must not depend on it.

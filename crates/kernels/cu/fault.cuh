@@ -17,8 +17,8 @@ struct Wait {
 // Spins between two looks at the clock and the abort word.
 constexpr u32 SPINS_PER_LOOK = 64;
 
-// Time for the victims of a failed wait to time out too, before the earliest of all is reported.
-constexpr u32 GRACE_NS = 500000;
+// Time for the victims of a failed wait to time out too, before the cause is reported.
+constexpr u32 GRACE_NS = 1000000;
 
 // A loader is always waiting where its consumers are: it waits longer than they do, so that it is
 // only heard of when nobody else complains.
@@ -26,19 +26,21 @@ __device__ __forceinline__ u64 patience_of(const abi::StepArgs& args, abi::WaitK
   return kind == abi::WaitKind::RingEmpty ? 2 * args.patience_ns : args.patience_ns;
 }
 
-// One wait that fails makes others fail, here and in other blocks; the one that began first is
-// the cause. False if this wait was not it.
-__device__ __noinline__ bool is_earliest(abi::Control* control, u64 begin) {
-  atomicMax(&control->earliest_inverted, ~begin);
-  for (u64 now = ptx::global_timer_ns(); ptx::global_timer_ns() - now < GRACE_NS;) {}
-  return ptx::load_relaxed(&control->earliest_inverted) == ~begin;
+// Of waits that fail together the cause is to be named, and not its victims: the first in the
+// order in which data flows, and of one phase its weights before its values.
+__device__ __forceinline__ u32 rank_of(const Wait& wait) {
+  const u32 is_exchange = wait.kind == abi::WaitKind::Exchange;
+  return wait.layer << 8 | static_cast<u32>(wait.phase) << 1 | is_exchange;
 }
 
 // Writes the first fault of the launch where the host can read it, and tells every block to
 // leave. A trap would take the context, and device memory with it. Everything by value: an
 // argument whose address is taken would live in local memory.
-__device__ __noinline__ void report_fault(abi::FaultRecord* record, abi::Control* control, u32 epoch,
+__device__ __forceinline__ void report_fault(abi::Control* control, abi::FaultRecord* record, u32 epoch,
                                           Wait wait, u32 seen) {
+  atomicMax(&control->rank_inverted, ~rank_of(wait));
+  for (u64 begin = ptx::global_timer_ns(); ptx::global_timer_ns() - begin < GRACE_NS;) {}
+  if (ptx::load_relaxed(&control->rank_inverted) != ~rank_of(wait)) return;
   if (atomicCAS(&control->fault_claimed, 0u, 1u) == 0u) {
     record->kind = static_cast<u32>(wait.kind);
     record->block = blockIdx.x;
@@ -55,23 +57,13 @@ __device__ __noinline__ void report_fault(abi::FaultRecord* record, abi::Control
   ptx::store_relaxed(&control->abort, 1u);
 }
 
-// Spins until `arrived()`; false if it timed out or another block gave up. `describe()` gives the
-// wait to report, and what its word held.
-template <class Arrived, class Describe>
-__device__ __forceinline__ bool wait_until(const abi::StepArgs& args, abi::WaitKind kind,
-                                           Arrived arrived, Describe describe) {
-  if (arrived()) return true;
-  const u64 begin = ptx::global_timer_ns();
-  for (u32 spins = 1;; spins++) {
-    if (arrived()) return true;
-    if (spins % SPINS_PER_LOOK != 0) continue;
-    if (ptx::load_relaxed(&args.control->abort) != 0) return false;
-    if (ptx::global_timer_ns() - begin > patience_of(args, kind)) {
-      if (!is_earliest(args.control, begin)) continue;
-      u32 seen;
-      const Wait wait = describe(seen);
-      report_fault(args.fault, args.control, args.epoch, wait, seen);
-      return false;
-    }
-  }
+// Whether a wait that has lasted since `begin` is over: it timed out, or another block gave up.
+// `seen` is what the word held, to be reported.
+__device__ __forceinline__ bool is_over(const abi::StepArgs& args, u64 begin, const Wait& wait,
+                                        u32 seen) {
+  if (ptx::load_relaxed(&args.control->abort) != 0) return true;
+  if (ptx::global_timer_ns() - begin <= patience_of(args, wait.kind)) return false;
+  report_fault(args.control, args.fault, args.epoch, wait, seen);
+  // Whoever is not the cause waits for the cause to say so.
+  return ptx::load_relaxed(&args.control->abort) != 0;
 }

@@ -33,27 +33,26 @@ __device__ __forceinline__ Share share_of(int count) {
 }
 
 // One tile: every warp multiplies its fragments of every stage, then releases the stage.
-template <int COLUMNS>
-__device__ __forceinline__ void multiply_tile(Consumer& my, u32 layer, abi::Phase phase,
+__device__ __forceinline__ void multiply_tile(Consumer& my, int columns, u32 layer, abi::Phase phase,
                                               float (&sums)[4]) {
-  constexpr int FRAGMENTS = COLUMNS / shape::FRAGMENT_COLS;
-#pragma unroll
-  for (int piece = 0; piece < shape::pieces(COLUMNS); piece++) {
+  const int fragments = columns / shape::FRAGMENT_COLS;
+  const bool planted = my.args.planted_kind == abi::PLANTED_NO_RELEASE &&
+                       my.args.planted_block == blockIdx.x && my.args.planted_layer == layer &&
+                       my.args.planted_phase == static_cast<u32>(phase);
+#pragma unroll 1
+  for (int first = 0; first < fragments; first += shape::STAGE_FRAGMENTS) {
     const int stage = my.cursor.stage;
     my.fine = wait_full(my.args, my.shared, my.cursor, layer, phase) && my.fine;
-    constexpr int WHOLE = shape::STAGE_FRAGMENTS;
-    const int here = FRAGMENTS - piece * WHOLE < WHOLE ? FRAGMENTS - piece * WHOLE : WHOLE;
 #pragma unroll
-    for (int at = 0; at < here / shape::CONSUMER_WARPS; at++) {
-      const int fragment = at * shape::CONSUMER_WARPS + my.warp();
+    for (int at = 0; at < shape::STAGE_FRAGMENTS; at += shape::CONSUMER_WARPS) {
+      const int fragment = at + my.warp();
+      // A tile's last stage may be part full, by whole rounds of the warps.
+      if (first + at >= fragments) break;
       u32 b0, b1;
-      activation_operand(my.shared, (piece * WHOLE + fragment) * shape::FRAGMENT_COLS, b0, b1);
+      activation_operand(my.shared, (first + fragment) * shape::FRAGMENT_COLS, b0, b1);
       bf16::multiply(&my.shared.ring[stage][fragment * shape::FRAGMENT_BYTES], b0, b1, sums);
     }
     __syncwarp();
-    const bool planted = my.args.planted_kind == abi::PLANTED_NO_RELEASE &&
-                         my.args.planted_block == blockIdx.x && my.args.planted_layer == layer &&
-                         my.args.planted_phase == static_cast<u32>(phase);
     if (my.lane() == 0 && !planted) ptx::mbarrier_arrive(&my.shared.empty[stage]);
     my.cursor.advance();
   }
@@ -75,14 +74,16 @@ __device__ __forceinline__ void keep_sums(float (&to)[BATCH_ROWS], int tile, con
 
 // Calls `each(row, value)` for every row of this block's tiles, a thread a row, in order of the
 // rows for each thread. False if the launch is to be left.
-template <int COLUMNS, class Each>
-__device__ __forceinline__ bool product(Consumer& my, Share tiles, u32 layer, abi::Phase phase,
-                                        Each each) {
+template <class Each>
+__device__ __forceinline__ bool product(Consumer& my, Share tiles, int columns, u32 layer,
+                                        abi::Phase phase, Each each) {
+#pragma unroll 1
   for (int first = tiles.begin, batch = 0; first < tiles.end; first += BATCH_TILES, batch ^= 1) {
     const int count = min(BATCH_TILES, tiles.end - first);
+#pragma unroll 1
     for (int tile = 0; tile < count; tile++) {
       float sums[4] = {0.f, 0.f, 0.f, 0.f};
-      multiply_tile<COLUMNS>(my, layer, phase, sums);
+      multiply_tile(my, columns, layer, phase, sums);
       keep_sums(my.shared.sums[batch][my.warp()], tile, sums);
     }
     if (!my.sync()) return false;

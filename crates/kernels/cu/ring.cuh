@@ -25,36 +25,49 @@ __device__ __forceinline__ void ring_init(Shared& shared) {
   ptx::mbarrier_init_fence();
 }
 
-// Consumers: waits for a stage's weights. What keeps them away may be that the stage was never
+// Consumers: spins for a stage's weights. What keeps them away may be that the stage was never
 // released, and then that is said. False if the launch is to be left.
-__device__ __forceinline__ bool wait_full(const abi::StepArgs& args, Shared& shared,
-                                          const RingCursor& cursor, u32 layer, abi::Phase phase) {
-  const int stage = cursor.stage;
-  const u32 parity = cursor.parity;
-  return wait_until(
-      args, abi::WaitKind::RingFull,
-      [&] { return ptx::mbarrier_try_wait(&shared.full[stage], parity); },
-      [&](u32& seen) {
-        const bool released = ptx::mbarrier_try_wait(&shared.empty[stage], parity ^ 1u);
-        seen = parity ^ 1u;
-        return Wait{released ? abi::WaitKind::RingFull : abi::WaitKind::RingEmpty, layer, phase,
-                    u32(stage), parity};
-      });
+__device__ __forceinline__ bool wait_full_slowly(const abi::StepArgs& args, Shared& shared, u32 stage,
+                                              u32 parity, u32 layer, abi::Phase phase) {
+  const u64 begin = ptx::global_timer_ns();
+  while (!ptx::mbarrier_try_wait(&shared.full[stage], parity)) {
+    const bool released = ptx::mbarrier_try_wait(&shared.empty[stage], parity ^ 1u);
+    const abi::WaitKind kind = released ? abi::WaitKind::RingFull : abi::WaitKind::RingEmpty;
+    Wait wait = {abi::WaitKind::RingFull, layer, phase, stage, parity};
+    if (ptx::global_timer_ns() - begin > args.patience_ns) wait.kind = kind;
+    if (wait.kind == abi::WaitKind::RingEmpty) {
+      report_fault(args.control, args.fault, args.epoch, wait, parity ^ 1u);
+      if (ptx::load_relaxed(&args.control->abort) != 0) return false;
+    } else if (is_over(args, begin, wait, parity ^ 1u)) {
+      return false;
+    }
+  }
+  return true;
 }
 
-// Loader: waits until a stage is released. The first round finds every stage empty: a barrier's
-// phase before its first has parity 1.
+// Loader: spins until a stage is released.
+__device__ __forceinline__ bool wait_empty_slowly(const abi::StepArgs& args, Shared& shared, u32 stage,
+                                               u32 parity, u32 layer, abi::Phase phase) {
+  const u64 begin = ptx::global_timer_ns();
+  while (!ptx::mbarrier_try_wait(&shared.empty[stage], parity)) {
+    const Wait wait = {abi::WaitKind::RingEmpty, layer, phase, stage, parity};
+    if (is_over(args, begin, wait, parity ^ 1u)) return false;
+  }
+  return true;
+}
+
+__device__ __forceinline__ bool wait_full(const abi::StepArgs& args, Shared& shared,
+                                          const RingCursor& cursor, u32 layer, abi::Phase phase) {
+  if (ptx::mbarrier_try_wait(&shared.full[cursor.stage], cursor.parity)) return true;
+  return wait_full_slowly(args, shared, cursor.stage, cursor.parity, layer, phase);
+}
+
+// The first round finds every stage empty: a barrier's phase before its first has parity 1.
 __device__ __forceinline__ bool wait_empty(const abi::StepArgs& args, Shared& shared,
                                            const RingCursor& cursor, u32 layer, abi::Phase phase) {
-  const int stage = cursor.stage;
   const u32 parity = cursor.parity ^ 1u;
-  return wait_until(
-      args, abi::WaitKind::RingEmpty,
-      [&] { return ptx::mbarrier_try_wait(&shared.empty[stage], parity); },
-      [&](u32& seen) {
-        seen = parity ^ 1u;
-        return Wait{abi::WaitKind::RingEmpty, layer, phase, u32(stage), parity};
-      });
+  if (ptx::mbarrier_try_wait(&shared.empty[cursor.stage], parity)) return true;
+  return wait_empty_slowly(args, shared, cursor.stage, parity, layer, phase);
 }
 
 // The loading lane's side. Who arrives: this lane on `full` (with the copy's bytes), one lane of
@@ -64,17 +77,16 @@ struct Loader {
   Shared& shared;
   RingCursor cursor;
 
-  // Streams a contiguous range of tiles of `COLUMNS` columns.
-  template <int COLUMNS>
-  __device__ bool stream(const u8* tiles, int count, u32 layer, abi::Phase phase) {
-    for (int tile = 0; tile < count; tile++) {
-      for (int piece = 0; piece < shape::pieces(COLUMNS); piece++) {
-        const int begin = piece * shape::STAGE_BYTES;
-        const int rest = shape::tile_bytes(COLUMNS) - begin;
-        const int bytes = rest < shape::STAGE_BYTES ? rest : shape::STAGE_BYTES;
+  // Streams a contiguous range of tiles, each in pieces of at most a stage.
+  __device__ __forceinline__ bool stream(const u8* tiles, int count, int tile_bytes, u32 layer,
+                                         abi::Phase phase) {
+#pragma unroll 1
+    for (int tile = 0; tile < count; tile++, tiles += tile_bytes) {
+#pragma unroll 1
+      for (int begin = 0; begin < tile_bytes; begin += shape::STAGE_BYTES) {
+        const int bytes = min(tile_bytes - begin, shape::STAGE_BYTES);
         if (!load(tiles + begin, bytes, layer, phase)) return false;
       }
-      tiles += shape::tile_bytes(COLUMNS);
     }
     return true;
   }

@@ -24,9 +24,12 @@ struct Shared {
   alignas(16) float heads[shape::GROUP_HEADS + 2][shape::HEAD_DIM];
   // Attention: the newest position's key and value, as they go to the cache; 4 elements a lane.
   uint2 newest[2][32];
-  // Attention: each warp's largest score and sum of weights, by query head.
-  float warp_largest[shape::GROUP_HEADS][shape::CONSUMER_WARPS];
-  float warp_weights[shape::GROUP_HEADS][shape::CONSUMER_WARPS];
+  // Attention: each warp's largest score and sum of weights.
+  float warp_largest[shape::CONSUMER_WARPS];
+  float warp_weights[shape::CONSUMER_WARPS];
+  // LM head: the largest logit of each thread that takes rows, and its row.
+  float thread_logit[BATCH_ROWS];
+  u32 thread_row[BATCH_ROWS];
   // Norm: each warp's sum of squares. LM head: each warp's largest logit and its row.
   float warp_squares[shape::CONSUMER_WARPS];
   float warp_logit[shape::CONSUMER_WARPS];

@@ -3,16 +3,19 @@
 // once. Where several splits have positions, a block a query head combines them.
 #pragma once
 #include "../gather.cuh"
-#include "projections.cuh"
 
 namespace attention {
 
 // Positions whose keys and values a warp loads before it uses the first.
 constexpr int AHEAD = ML_KV_AHEAD;
-// Splits that one group of 128 threads combines.
-constexpr int GROUPS = shape::CONSUMERS / shape::HEAD_DIM;
-constexpr int SPLITS_EACH = (shape::KV_SPLITS + GROUPS - 1) / GROUPS;
+// Combining splits: a thread takes a pair of dimensions, a group of threads every GROUPS-th split.
+constexpr int HEAD_PAIRS = shape::HEAD_DIM / 2;
+constexpr int GROUPS = shape::CONSUMERS / HEAD_PAIRS;
 static_assert(GROUPS >= 1 && GROUPS <= shape::CONSUMER_WARPS, "a group's results fit");
+
+// Warps that share the positions of one query head.
+constexpr int HEAD_WARPS = shape::CONSUMER_WARPS / shape::GROUP_HEADS;
+static_assert(HEAD_WARPS >= 1, "a warp a query head");
 
 constexpr float MINUS_INFINITY = -__builtin_huge_valf();
 
@@ -42,17 +45,29 @@ __device__ __forceinline__ bool gather_heads(Consumer& my, u32 layer, Unit unit)
   maybe_delay(my.args, layer, abi::Phase::Qkv);
   const Slot from = slot_of(my.args, layer, abi::Phase::Qkv, shape::QKV_SLOT);
   const int heads = shape::GROUP_HEADS + (owns_newest(my.args, unit.split) ? 2 : 0);
-  constexpr int PAIRS = shape::HEAD_DIM / 2;
-  for (int at = my.thread(); at < heads * PAIRS; at += shape::CONSUMERS) {
-    const int head = at / PAIRS, column = at % PAIRS * 2;
-    int row = (unit.kv_head * shape::GROUP_HEADS + head) * shape::HEAD_DIM;
-    if (head >= shape::GROUP_HEADS) {
-      const int which = head - shape::GROUP_HEADS;
-      row = shape::Q_DIM + which * shape::KV_DIM + unit.kv_head * shape::HEAD_DIM;
-    }
-    float2 values;
-    my.fine = take_pair(my.args, from, row + column, values) && my.fine;
-    *reinterpret_cast<float2*>(&my.shared.heads[head][column]) = values;
+  constexpr int PAIRS_EACH =
+      ((shape::GROUP_HEADS + 2) * HEAD_PAIRS + shape::CONSUMERS - 1) / shape::CONSUMERS;
+  const auto at_of = [&](int pair) { return my.thread() + pair * shape::CONSUMERS; };
+  const auto used = [&](int pair) { return at_of(pair) < heads * HEAD_PAIRS; };
+  Words words[PAIRS_EACH];
+  my.fine = take(
+                my.args, from, used,
+                [&](int pair) {
+                  const int head = at_of(pair) / HEAD_PAIRS, column = at_of(pair) % HEAD_PAIRS * 2;
+                  const int which = head - shape::GROUP_HEADS;
+                  const int query = unit.kv_head * shape::GROUP_HEADS + head;
+                  const int row =
+                      which < 0 ? query * shape::HEAD_DIM
+                                : shape::Q_DIM + which * shape::KV_DIM + unit.kv_head * shape::HEAD_DIM;
+                  return row + column;
+                },
+                words) &&
+            my.fine;
+#pragma unroll
+  for (int pair = 0; pair < PAIRS_EACH; pair++) {
+    if (!used(pair)) continue;
+    const int head = at_of(pair) / HEAD_PAIRS, column = at_of(pair) % HEAD_PAIRS * 2;
+    *reinterpret_cast<float2*>(&my.shared.heads[head][column]) = values_of(words[pair]);
   }
   return my.sync();
 }
@@ -62,21 +77,24 @@ constexpr int HALF = shape::HEAD_DIM / 2;
 // What a head's norm and rotation take besides the head, for this lane's four elements.
 struct HeadConstants {
   float2 angles[2];
-  float first_weights[2], second_weights[2];
+  // Of the element in the first half of the head, and of its partner.
+  u32 weights[2];
 };
 
 // Loaded before the head is there: a trip to memory that nothing need wait for.
-__device__ __forceinline__ HeadConstants head_constants(const Consumer& my,
-                                                        const LayerWeights& weights) {
+__device__ __forceinline__ HeadConstants head_constants(const Consumer& my, u32 layer) {
+  // The layer's norms: before attention, before the MLP, of queries, of keys.
+  const u8* norms =
+      my.args.weights + my.args.layer_base + u64(layer) * my.args.layer_stride + my.args.norms;
   const bool is_query = my.warp() < shape::GROUP_HEADS;
-  const u16* weight = reinterpret_cast<const u16*>(is_query ? weights.q_norm : weights.k_norm);
+  const int skip = 2 * shape::HIDDEN + (is_query ? 0 : shape::HEAD_DIM);
+  const u16* weight = reinterpret_cast<const u16*>(norms) + skip;
   HeadConstants constants;
 #pragma unroll
   for (int at = 0; at < 2; at++) {
     const int pair = my.lane() + 32 * at;
     constants.angles[at] = my.args.rope[u64(my.args.position) * HALF + pair];
-    constants.first_weights[at] = bf16_low(weight[pair]);
-    constants.second_weights[at] = bf16_low(weight[pair + HALF]);
+    constants.weights[at] = weight[pair] | u32(weight[pair + HALF]) << 16;
   }
   return constants;
 }
@@ -99,8 +117,8 @@ __device__ __forceinline__ void norm_and_rotate(Consumer& my, float* head,
   for (int at = 0; at < 2; at++) {
     const int pair = my.lane() + 32 * at;
     const float2 angle = constants.angles[at];
-    const float a = first[at] * rms * constants.first_weights[at];
-    const float b = second[at] * rms * constants.second_weights[at];
+    const float a = first[at] * rms * bf16_low(constants.weights[at]);
+    const float b = second[at] * rms * bf16_high(constants.weights[at]);
     head[pair] = (a * angle.x - b * angle.y) * scale;
     head[pair + HALF] = (b * angle.x + a * angle.y) * scale;
   }
@@ -135,11 +153,10 @@ __device__ __forceinline__ bool prepare_heads(Consumer& my, u32 layer,
   return my.sync();
 }
 
-// What a warp knows of its positions, by query head: a lane holds 4 dimensions of the output.
+// What a warp knows of its positions, for its query head: a lane holds 4 dimensions.
 struct Running {
-  float largest[shape::GROUP_HEADS];
-  float weights[shape::GROUP_HEADS];
-  float output[shape::GROUP_HEADS][4];
+  float largest = MINUS_INFINITY, weights = 0.f;
+  float output[4] = {0.f, 0.f, 0.f, 0.f};
 };
 
 __device__ __forceinline__ void unpack(uint2 words, float (&values)[4]) {
@@ -149,7 +166,7 @@ __device__ __forceinline__ void unpack(uint2 words, float (&values)[4]) {
   values[3] = bf16_high(words.y);
 }
 
-// Keys and values of a warp's next positions, every 16th one.
+// Keys and values of a warp's next positions.
 struct Loaded {
   uint2 keys[AHEAD], values[AHEAD];
   int valid;
@@ -163,7 +180,7 @@ __device__ __forceinline__ Loaded load_positions(const Consumer& my, const u16* 
   loaded.valid = 0;
 #pragma unroll
   for (int at = 0; at < AHEAD; at++) {
-    const u32 position = first + at * shape::CONSUMER_WARPS;
+    const u32 position = first + at * HEAD_WARPS;
     loaded.keys[at] = loaded.values[at] = {0, 0};
     if (position >= end) continue;
     loaded.valid++;
@@ -179,47 +196,49 @@ __device__ __forceinline__ Loaded load_positions(const Consumer& my, const u16* 
 __device__ __forceinline__ void take_newest(const Consumer& my, Loaded& loaded, u32 first) {
 #pragma unroll
   for (int at = 0; at < AHEAD; at++) {
-    if (first + at * shape::CONSUMER_WARPS != my.args.position) continue;
+    if (first + at * HEAD_WARPS != my.args.position) continue;
     loaded.keys[at] = my.shared.newest[0][my.lane()];
     loaded.values[at] = my.shared.newest[1][my.lane()];
   }
 }
 
 // Takes `AHEAD` positions in: one rescaling for all of them.
-__device__ __forceinline__ void take_in(Running& running, const float (&q)[shape::GROUP_HEADS][4],
-                                        const Loaded& loaded) {
+__device__ __forceinline__ void take_in(Running& running, const float4& q, const Loaded& loaded) {
+  float scores[AHEAD], largest = running.largest;
 #pragma unroll
-  for (int head = 0; head < shape::GROUP_HEADS; head++) {
-    float scores[AHEAD], largest = running.largest[head];
+  for (int at = 0; at < AHEAD; at++) {
+    float key[4];
+    unpack(loaded.keys[at], key);
+    scores[at] = q.x * key[0] + q.y * key[1] + q.z * key[2] + q.w * key[3];
+  }
 #pragma unroll
-    for (int at = 0; at < AHEAD; at++) {
-      float key[4];
-      unpack(loaded.keys[at], key);
-      float score = q[head][0] * key[0] + q[head][1] * key[1] + q[head][2] * key[2] +
-                    q[head][3] * key[3];
+  for (int lane = 16; lane > 0; lane /= 2) {
 #pragma unroll
-      for (int lane = 16; lane > 0; lane /= 2) score += __shfl_xor_sync(~0u, score, lane);
-      scores[at] = at < loaded.valid ? score : MINUS_INFINITY;
-      largest = fmaxf(largest, scores[at]);
-    }
-    const float rescale = exp2f(running.largest[head] - largest);
-    running.largest[head] = largest;
-    running.weights[head] *= rescale;
+    for (int at = 0; at < AHEAD; at++) scores[at] += __shfl_xor_sync(~0u, scores[at], lane);
+  }
 #pragma unroll
-    for (int dim = 0; dim < 4; dim++) running.output[head][dim] *= rescale;
+  for (int at = 0; at < AHEAD; at++) {
+    if (at >= loaded.valid) scores[at] = MINUS_INFINITY;
+    largest = fmaxf(largest, scores[at]);
+  }
+  const float rescale = exp2f(running.largest - largest);
+  running.largest = largest;
+  running.weights *= rescale;
 #pragma unroll
-    for (int at = 0; at < AHEAD; at++) {
-      const float weight = exp2f(scores[at] - largest);
-      float value[4];
-      unpack(loaded.values[at], value);
-      running.weights[head] += weight;
+  for (int dim = 0; dim < 4; dim++) running.output[dim] *= rescale;
 #pragma unroll
-      for (int dim = 0; dim < 4; dim++) running.output[head][dim] += weight * value[dim];
-    }
+  for (int at = 0; at < AHEAD; at++) {
+    const float weight = exp2f(scores[at] - largest);
+    float value[4];
+    unpack(loaded.values[at], value);
+    running.weights += weight;
+#pragma unroll
+    for (int dim = 0; dim < 4; dim++) running.output[dim] += weight * value[dim];
   }
 }
 
-// A warp's walk through the positions of a split: every 16th of each of its chunks.
+// A warp's walk through the positions of a split, every HEAD_WARPS-th of each of its chunks. Warps
+// are dealt to the group's query heads in turn.
 struct Walk {
   const u16 *key_rows, *value_rows;
   u32 chunk, first, end, positions;
@@ -233,12 +252,12 @@ struct Walk {
   }
 
   __device__ __forceinline__ void enter_chunk(const Consumer& my) {
-    first = chunk + my.warp();
+    first = chunk + my.warp() / shape::GROUP_HEADS;
     end = min(positions, chunk + shape::KV_CHUNK);
   }
 
   __device__ __forceinline__ void advance(const Consumer& my) {
-    first += AHEAD * shape::CONSUMER_WARPS;
+    first += AHEAD * HEAD_WARPS;
     if (first < end) return;
     chunk += shape::KV_SPLITS * shape::KV_CHUNK;
     enter_chunk(my);
@@ -253,17 +272,10 @@ struct Walk {
 
 // Attends to a walk's positions, the first of which were loaded before the queries were there.
 __device__ __forceinline__ void attend(Consumer& my, Walk walk, Loaded loaded, Running& running) {
-  float q[shape::GROUP_HEADS][4];
-#pragma unroll
-  for (int head = 0; head < shape::GROUP_HEADS; head++) {
-    running.largest[head] = MINUS_INFINITY;
-    running.weights[head] = 0.f;
-#pragma unroll
-    for (int dim = 0; dim < 4; dim++) {
-      q[head][dim] = my.shared.heads[head][4 * my.lane() + dim];
-      running.output[head][dim] = 0.f;
-    }
-  }
+  if (my.warp() >= HEAD_WARPS * shape::GROUP_HEADS) return;
+  const float* head = my.shared.heads[my.warp() % shape::GROUP_HEADS];
+  const float4 q = *reinterpret_cast<const float4*>(&head[4 * my.lane()]);
+#pragma unroll 1
   while (true) {
     if (loaded.valid > 0) {
       take_newest(my, loaded, walk.first);
@@ -282,30 +294,31 @@ __device__ __forceinline__ Slot partials_of(const abi::StepArgs& args, u32 layer
   return {units, layer, abi::Phase::Attention};
 }
 
-// Adds the warps up, in order, and posts: the output itself where there is but one split.
+// Adds each head's warps up, in order, and posts: the output itself where there is but one split.
 __device__ __forceinline__ bool post_unit(Consumer& my, u32 layer, Unit unit, int splits,
                                           const Running& running) {
-#pragma unroll
-  for (int head = 0; head < shape::GROUP_HEADS; head++) {
-    auto& sums = my.shared.sums[head % 2];
-    *reinterpret_cast<float4*>(&sums[my.warp()][4 * my.lane()]) =
-        make_float4(running.output[head][0], running.output[head][1], running.output[head][2],
-                    running.output[head][3]);
-    if (my.lane() == 0) {
-      my.shared.warp_largest[head][my.warp()] = running.largest[head];
-      my.shared.warp_weights[head][my.warp()] = running.weights[head];
-    }
-    if (!my.sync()) return false;
-    const int dim = my.thread();
-    if (dim >= shape::HEAD_DIM) continue;
+  auto& sums = my.shared.sums[0];
+  *reinterpret_cast<float4*>(&sums[my.warp()][4 * my.lane()]) = make_float4(
+      running.output[0], running.output[1], running.output[2], running.output[3]);
+  if (my.lane() == 0) {
+    my.shared.warp_largest[my.warp()] = running.largest;
+    my.shared.warp_weights[my.warp()] = running.weights;
+  }
+  if (!my.sync()) return false;
+#pragma unroll 1
+  for (int at = my.thread(); at < shape::GROUP_HEADS * shape::HEAD_DIM; at += shape::CONSUMERS) {
+    const int head = at / shape::HEAD_DIM, dim = at % shape::HEAD_DIM;
     float largest = MINUS_INFINITY, weights = 0.f, output = 0.f;
-    for (int warp = 0; warp < shape::CONSUMER_WARPS; warp++) {
-      largest = fmaxf(largest, my.shared.warp_largest[head][warp]);
+#pragma unroll
+    for (int warp = 0; warp < HEAD_WARPS; warp++) {
+      largest = fmaxf(largest, my.shared.warp_largest[warp * shape::GROUP_HEADS + head]);
     }
-    for (int warp = 0; warp < shape::CONSUMER_WARPS; warp++) {
-      const float factor = exp2f(my.shared.warp_largest[head][warp] - largest);
-      weights += my.shared.warp_weights[head][warp] * factor;
-      output += sums[warp][dim] * factor;
+#pragma unroll
+    for (int warp = 0; warp < HEAD_WARPS; warp++) {
+      const int from = warp * shape::GROUP_HEADS + head;
+      const float factor = exp2f(my.shared.warp_largest[from] - largest);
+      weights += my.shared.warp_weights[from] * factor;
+      output += sums[from][dim] * factor;
     }
     const int query = unit.kv_head * shape::GROUP_HEADS + head;
     if (splits == 1) {
@@ -314,73 +327,77 @@ __device__ __forceinline__ bool post_unit(Consumer& my, u32 layer, Unit unit, in
     } else {
       const Slot to = partials_of(my.args, layer, query, unit.split);
       post(my.args, to, dim, output);
-      if (dim == 0) post(my.args, to, shape::HEAD_DIM, largest);
-      if (dim == 1) post(my.args, to, shape::HEAD_DIM + 1, weights);
+      if (dim < 2) post(my.args, to, shape::HEAD_DIM + dim, dim == 0 ? largest : weights);
     }
   }
   return true;
 }
 
-// (largest score, sum of weights, output) of some positions, for one dimension.
+// (largest score, sum of weights, output) of some positions, for two dimensions.
 struct Partial {
-  float largest = MINUS_INFINITY, weights = 0.f, output = 0.f;
+  float largest = MINUS_INFINITY, weights = 0.f;
+  float2 output = {0.f, 0.f};
 
-  __device__ __forceinline__ void add(float other_largest, float other_weights, float other_output) {
+  __device__ __forceinline__ void add(float other_largest, float other_weights,
+                                      float2 other_output) {
     const float both = fmaxf(largest, other_largest);
     // Nothing yet on either side: minus infinity minus itself is no number.
     const float mine = largest == both ? 1.f : exp2f(largest - both);
     const float theirs = other_largest == both ? 1.f : exp2f(other_largest - both);
     largest = both;
     weights = weights * mine + other_weights * theirs;
-    output = output * mine + other_output * theirs;
+    output.x = output.x * mine + other_output.x * theirs;
+    output.y = output.y * mine + other_output.y * theirs;
   }
 };
 
-// Combines the splits of one query head: groups of 128 threads take every fourth split, and the
-// first group adds the groups up, in order.
+// Combines the splits of one query head: each group of threads its own, and the first group adds
+// the groups up, in order.
 __device__ __forceinline__ bool combine(Consumer& my, u32 layer, int head, int splits) {
   maybe_delay(my.args, layer, abi::Phase::Attention);
   // A block that had positions of its own: their sums may still be read.
   if (!my.sync()) return false;
-  const int group = my.thread() / shape::HEAD_DIM, dim = my.thread() % shape::HEAD_DIM;
+  const int group = my.thread() / HEAD_PAIRS, column = my.thread() % HEAD_PAIRS * 2;
   Partial mine;
-  if (group < GROUPS) {
-#pragma unroll
-    for (int at = 0; at < SPLITS_EACH; at++) {
-      const int split = group + at * GROUPS;
-      if (split >= splits) continue;
-      const Slot from = partials_of(my.args, layer, head, split);
-      float output;
-      float2 scale;
-      my.fine = take(my.args, from, dim, output) && my.fine;
-      my.fine = take_pair(my.args, from, shape::HEAD_DIM, scale) && my.fine;
-      mine.add(scale.x, scale.y, output);
-    }
-    my.shared.sums[0][group][dim] = mine.output;
-    if (dim == 0) {
-      my.shared.warp_largest[0][group] = mine.largest;
-      my.shared.warp_weights[0][group] = mine.weights;
-    }
+#pragma unroll 1
+  for (int split = group; split < splits; split += GROUPS) {
+    // The pair of this thread's dimensions, and the pair of largest score and sum of weights.
+    const Slot from = partials_of(my.args, layer, head, split);
+    Words words[2];
+    my.fine = take(
+                  my.args, from, [](int) { return true; },
+                  [&](int at) { return at == 0 ? column : shape::HEAD_DIM; }, words) &&
+              my.fine;
+    const float2 scale = values_of(words[1]);
+    mine.add(scale.x, scale.y, values_of(words[0]));
+  }
+  *reinterpret_cast<float2*>(&my.shared.sums[0][group][column]) = mine.output;
+  if (column == 0) {
+    my.shared.warp_largest[group] = mine.largest;
+    my.shared.warp_weights[group] = mine.weights;
   }
   if (!my.sync()) return false;
   if (group == 0) {
+#pragma unroll 1
     for (int other = 1; other < GROUPS; other++) {
-      mine.add(my.shared.warp_largest[0][other], my.shared.warp_weights[0][other],
-               my.shared.sums[0][other][dim]);
+      mine.add(my.shared.warp_largest[other], my.shared.warp_weights[other],
+               *reinterpret_cast<const float2*>(&my.shared.sums[0][other][column]));
     }
     const Slot to = slot_of(my.args, layer, abi::Phase::Attention, shape::ATTENTION_SLOT);
-    post(my.args, to, head * shape::HEAD_DIM + dim, mine.output / mine.weights);
+    post(my.args, to, head * shape::HEAD_DIM + column, mine.output.x / mine.weights);
+    post(my.args, to, head * shape::HEAD_DIM + column + 1, mine.output.y / mine.weights);
   }
   return true;
 }
 
-__device__ __forceinline__ bool run(Consumer& my, u32 layer, const LayerWeights& weights) {
+__device__ __forceinline__ bool run(Consumer& my, u32 layer) {
   const int splits = active_splits(my.args.position + 1);
+#pragma unroll 1
   for (int at = blockIdx.x; at < shape::KV_HEADS * splits; at += gridDim.x) {
     const Unit unit = {at % shape::KV_HEADS, at / shape::KV_HEADS};
     // A block with a second unit: the first one's sums may still be read.
     if (at != int(blockIdx.x) && !my.sync()) return false;
-    const HeadConstants constants = head_constants(my, weights);
+    const HeadConstants constants = head_constants(my, layer);
     const Walk walk(my, layer, unit);
     const Loaded loaded = walk.load(my);
     if (!gather_heads(my, layer, unit)) return false;
@@ -391,6 +408,7 @@ __device__ __forceinline__ bool run(Consumer& my, u32 layer, const LayerWeights&
   }
   if (splits == 1) return true;
   // From the last block backwards: the blocks that have no positions until the context is long.
+#pragma unroll 1
   for (int head = gridDim.x - 1 - blockIdx.x; head < shape::HEADS; head += gridDim.x) {
     if (!combine(my, layer, head, splits)) return false;
   }

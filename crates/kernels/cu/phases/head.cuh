@@ -1,6 +1,6 @@
 // The LM head, and the argmax: the lowest index of the largest logit.
 #pragma once
-#include "projections.cuh"
+#include "../gather.cuh"
 
 namespace head {
 
@@ -19,7 +19,7 @@ struct Best {
   }
 
   __device__ __forceinline__ void consider_warp() {
-#pragma unroll
+#pragma unroll 1
     for (int lane = 16; lane > 0; lane /= 2) {
       const float other_logit = __shfl_xor_sync(~0u, logit, lane);
       const u32 other_row = __shfl_xor_sync(~0u, row, lane);
@@ -38,23 +38,8 @@ __device__ __forceinline__ Slot final_slot(const abi::StepArgs& args) {
           abi::Phase::LmHead};
 }
 
-// This block's logits, and the best of them into the final slot.
-__device__ __forceinline__ bool logits(Consumer& my) {
-  const Slot from = slot_of(my.args, shape::LAYERS - 1, abi::Phase::Down, shape::DOWN_SLOT);
-  const u8* weight = my.args.weights + my.args.final_norm;
-  if (!gather_normed(my, from, weight, my.shared.residual[0])) return false;
-  const float scale = norm_scale(my);
-  Best best = nothing();
-  const Share tiles = share_of(shape::tiles(shape::VOCAB));
-  if (!product<shape::HIDDEN>(my, tiles, abi::NO_LAYER, abi::Phase::LmHead,
-                              [&](int row, float value) {
-        if (row >= shape::VOCAB) return;
-        const float logit = value * scale;
-        if (my.args.logits != nullptr) my.args.logits[row] = logit;
-        best.consider(logit, logit == logit ? u32(row) : abi::NOT_A_NUMBER);
-      })) {
-    return false;
-  }
+// The best of all threads, in thread 0. False if the launch is to be left.
+__device__ __forceinline__ bool best_of_block(Consumer& my, Best& best) {
   best.consider_warp();
   if (my.lane() == 0) {
     my.shared.warp_logit[my.warp()] = best.logit;
@@ -62,40 +47,72 @@ __device__ __forceinline__ bool logits(Consumer& my) {
   }
   if (!my.sync()) return false;
   if (my.thread() == 0) {
+#pragma unroll 1
     for (int warp = 1; warp < shape::CONSUMER_WARPS; warp++) {
       best.consider(my.shared.warp_logit[warp], my.shared.warp_row[warp]);
     }
-    const Slot to = final_slot(my.args);
-    post(my.args, to, 2 * blockIdx.x, best.logit);
-    post(my.args, to, 2 * blockIdx.x + 1, __uint_as_float(best.row));
   }
   return true;
 }
 
-// One warp of one block: the best of all blocks is the next token.
-__device__ __forceinline__ void argmax(Consumer& my) {
-  const Slot from = final_slot(my.args);
-  Best best = nothing();
-  bool fine = true;
-  for (int block = my.lane(); block < gridDim.x; block += 32) {
-    float2 pair;
-    fine = take_pair(my.args, from, 2 * block, pair) && fine;
-    if (fine) best.consider(pair.x, __float_as_uint(pair.y));
-  }
-  if (!__all_sync(~0u, fine)) return;
-  best.consider_warp();
-  if (my.lane() != 0) return;
-  my.args.greedy[my.args.position] = best.row;
-  if (best.row >= abi::NOT_A_NUMBER - 1) {
-    my.args.control->stopped = abi::STOPPED_NOT_A_NUMBER;
+// The next token, into memory; and whether the text ends with it.
+__device__ __forceinline__ void keep_token(const abi::StepArgs& args, u32 token) {
+  args.greedy[args.position] = token;
+  if (token >= abi::NOT_A_NUMBER - 1) {
+    args.control->stopped = abi::STOPPED_NOT_A_NUMBER;
     return;
   }
-  if (my.args.flags & abi::STEP_APPENDS) my.args.tokens[my.args.position + 1] = best.row;
-  for (u32 at = 0; at < my.args.eos_count; at++) {
-    if ((my.args.flags & abi::STEP_APPENDS) && best.row == my.args.eos[at]) {
-      my.args.control->stopped = abi::STOPPED_END_OF_TEXT;
-    }
+  if (!(args.flags & abi::STEP_APPENDS)) return;
+  args.tokens[args.position + 1] = token;
+#pragma unroll 1
+  for (u32 at = 0; at < args.eos_count; at++) {
+    if (token == args.eos[at]) args.control->stopped = abi::STOPPED_END_OF_TEXT;
   }
+}
+
+// A thread's own best so far lies in shared memory: in registers it would lie through all layers.
+__device__ __forceinline__ void forget_logits(Consumer& my) {
+  if (my.thread() >= BATCH_ROWS) return;
+  my.shared.thread_logit[my.thread()] = nothing().logit;
+  my.shared.thread_row[my.thread()] = nothing().row;
+}
+
+__device__ __forceinline__ void consider_logit(Consumer& my, int row, float logit) {
+  if (my.args.logits != nullptr) my.args.logits[row] = logit;
+  Best best = {my.shared.thread_logit[my.thread()], my.shared.thread_row[my.thread()]};
+  best.consider(logit, logit == logit ? u32(row) : abi::NOT_A_NUMBER);
+  my.shared.thread_logit[my.thread()] = best.logit;
+  my.shared.thread_row[my.thread()] = best.row;
+}
+
+// Every block posts the best of its logits; the first block takes the best of all.
+__device__ __forceinline__ void argmax(Consumer& my) {
+  static_assert(abi::BLOCKS_MAX <= shape::CONSUMERS, "a thread a block");
+  Best best = nothing();
+  if (my.thread() < BATCH_ROWS) {
+    best = {my.shared.thread_logit[my.thread()], my.shared.thread_row[my.thread()]};
+  }
+  const Slot slot = final_slot(my.args);
+#pragma unroll 1
+  for (int round = 0; round < 2; round++) {
+    if (!best_of_block(my, best)) return;
+    if (round == 1) break;
+    if (my.thread() == 0) {
+      post(my.args, slot, 2 * blockIdx.x, best.logit);
+      post(my.args, slot, 2 * blockIdx.x + 1, __uint_as_float(best.row));
+    }
+    if (blockIdx.x != 0) return;
+    // Thread 0 has read what the warps wrote before they write again.
+    if (!my.sync()) return;
+    best = nothing();
+    Words words[1];
+    const auto used = [&](int) { return my.thread() < int(gridDim.x); };
+    my.fine = take(
+                  my.args, slot, used, [&](int) { return 2 * my.thread(); }, words) &&
+              my.fine;
+    if (used(0)) best = {value_of(words[0].first), u32(words[0].second)};
+  }
+  if (my.thread() == 0) keep_token(my.args, best.row);
 }
 
 }  // namespace head
