@@ -186,6 +186,13 @@ impl Probe {
         }
     }
 
+    /// Joules that the board has used since the driver was loaded; `None` where NVML does not
+    /// tell.
+    pub fn energy_j(&self) -> Option<f64> {
+        let millijoules = self.device()?.total_energy_consumption().ok()?;
+        Some(millijoules as f64 / 1e3)
+    }
+
     /// The GPU's state now; `None` where NVML does not tell.
     pub fn sample(&self) -> Option<Sample> {
         let device = self.device()?;
@@ -199,6 +206,21 @@ impl Probe {
             throttle_reasons: throttle.map_or(Vec::new(), reasons),
         })
     }
+}
+
+/// Energy of a long stretch of decoding.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Energy {
+    /// Joules of the whole board.
+    pub joules: f64,
+    /// Seconds that they were counted for.
+    pub window_s: f64,
+    /// Tokens decoded meanwhile.
+    pub tokens: u64,
+    /// `tokens` of `joules`.
+    pub tokens_per_joule: f64,
+    /// How the energy was had.
+    pub method: String,
 }
 
 fn gpu(device: &Device, nvml: &Nvml) -> Gpu {

@@ -7,7 +7,7 @@ pub(crate) use output::percent;
 pub use output::{Output, rendered};
 pub use row::{Facts, Roofline, Row, SCHEMA_VERSION, Test, row};
 
-use crate::environment::{Environment, Probe, Sample, Telemetry};
+use crate::environment::{Energy, Environment, Probe, Sample, Telemetry};
 use crate::gate;
 use crate::identity::{Subject, sha256_hex};
 use crate::predict::{Calibration, Prediction};
@@ -136,6 +136,35 @@ pub fn run_with(
         }));
     }
     Ok((rows, left_out))
+}
+
+/// Adds the energy of decoding at a row's position to it: steps in a row for at least `window_s`
+/// seconds, by NVML's counter. A row without a position, or a processor without the counter, is
+/// left as it is. For rows that [`run`] just gave.
+///
+/// # Errors
+/// A row of another measuring run, or a step that fails.
+pub fn add_energy(bench: &mut Bench, row: &mut Row, window_s: f64) -> Result<(), HarnessError> {
+    if row.run_id != bench.environment.run_id || row.gate_passed != Some(true) {
+        return Err(HarnessError::Ungated { reasons: vec!["the row is not of this run".into()] });
+    }
+    let (Some(depth), Some(_)) = (row.position, bench.probe.energy_j()) else { return Ok(()) };
+    let sequence = bench.prompts.cycled(depth + 1);
+    fill(bench.engine, &sequence[..depth])?;
+    bench.engine.decode(sequence[depth], depth, row.n_gen)?;
+    let (begin, before, mut tokens) = (Instant::now(), bench.probe.energy_j(), 0);
+    while begin.elapsed().as_secs_f64() < window_s {
+        tokens += bench.engine.decode(sequence[depth], depth, row.n_gen)?.tokens.len() as u64;
+    }
+    let (window_s, after) = (begin.elapsed().as_secs_f64(), bench.probe.energy_j());
+    row.energy = after.zip(before).map(|(after, before)| Energy {
+        joules: after - before,
+        window_s,
+        tokens,
+        tokens_per_joule: tokens as f64 / (after - before),
+        method: "board energy (NVML counter), host gaps between runs of steps included".into(),
+    });
+    Ok(())
 }
 
 /// The tests that there is room for, and the others in words.

@@ -80,7 +80,7 @@ fn csv(rows: &[Row]) -> String {
     let mut writer = csv::Writer::from_writer(Vec::new());
     let objects = rows.iter().map(|row| serde_json::to_value(row).expect("rows are JSON"));
     // An object that is absent in one row may be there in another: names are of all rows.
-    let nested = ["roofline", "prediction", "telemetry"];
+    let nested = ["roofline", "prediction", "telemetry", "energy"];
     for (index, object) in objects.enumerate() {
         let Value::Object(fields) = object else { continue };
         let flat: Vec<(String, String)> = fields

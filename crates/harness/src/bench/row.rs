@@ -1,6 +1,6 @@
 //! One line of `rows.jsonl`.
 
-use crate::environment::{Environment, Telemetry};
+use crate::environment::{Energy, Environment, Telemetry};
 use crate::gate::Rule;
 use crate::identity::Subject;
 use crate::predict::Prediction;
@@ -173,6 +173,9 @@ pub struct Row {
     /// The GPU's state after each run.
     #[serde(default)]
     pub telemetry: Option<Telemetry>,
+    /// Energy at this position, measured apart from the timed runs.
+    #[serde(default)]
+    pub energy: Option<Energy>,
     /// Whether clocks were held back, whatever the reason.
     #[serde(default)]
     pub throttled: Option<bool>,
@@ -284,6 +287,7 @@ pub fn row(facts: &Facts) -> Row {
         xray: false,
         throttled: facts.telemetry.as_ref().map(|seen| !seen.throttle_reasons.is_empty()),
         telemetry: facts.telemetry.clone(),
+        energy: None,
     }
 }
 
