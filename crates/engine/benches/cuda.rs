@@ -22,7 +22,7 @@ fn main() {
     };
     let asked: Vec<usize> = std::env::args().filter_map(|arg| arg.parse().ok()).collect();
     let positions = if asked.is_empty() { vec![16, 128, 512, 1024, 2048] } else { asked };
-    eprintln!("{:?}, kernel {}", engine.info(), engine.kernel_key());
+    eprintln!("{:?}", engine.info());
     let prompt: Vec<u32> = (0..2048u32).map(|at| (at * 7919 + 13) % 151_000).collect();
     for position in positions {
         engine.prefill(&prompt[..position]).expect("the prompt fits");

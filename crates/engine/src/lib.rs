@@ -26,6 +26,8 @@ pub struct EngineInfo {
     pub blocks: usize,
     /// Positions that the KV cache has room for.
     pub context: usize,
+    /// What names the GPU kernels: the hash over their sources and options. `None` on a CPU.
+    pub kernels: Option<String>,
     /// Greedy steps that are worth asking for at once ([`Engine::decode`]): an engine that works
     /// behind the host's back is faster when it need not wait to be asked.
     pub steps_ahead: usize,

@@ -180,6 +180,25 @@ fn the_first_of_equal_rows_wins() {
     }
 }
 
+/// Few blocks, few steps, much patience: what compute-sanitizer can watch in a minute.
+#[test]
+fn a_few_steps_for_sanitizers() {
+    let config = Config { layers: 1, vocab: 301, ..config() };
+    let weights = random(&config, 37);
+    let options = CudaOptions {
+        blocks: Some(4),
+        context: Some(256),
+        patience: Duration::from_secs(300),
+        ..CudaOptions::default()
+    };
+    let Some(mut engine) = load(&weights, &options) else { return };
+    // Past the first chunk of positions, so that splits are combined too.
+    let prompt: Vec<u32> = (0..68).collect();
+    engine.prefill(&prompt).expect("the prompt fits");
+    let decoded = engine.decode(5, 68, 3).expect("runs");
+    assert_eq!(decoded.tokens.len(), 3);
+}
+
 #[test]
 fn every_logit_is_written() {
     let weights = random(&config(), 31);

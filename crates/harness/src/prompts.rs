@@ -99,7 +99,7 @@ pub fn write_ids(
 ) -> Result<PromptIds, HarnessError> {
     let ids = prompt_ids(prompts_path, model_dir, vocab)?;
     let text = serde_json::to_string(&ids).expect("plain data is JSON") + "\n";
-    std::fs::write(out, text).map_err(HarnessError::io(out))?;
+    crate::record::write_whole(out, &text)?;
     Ok(ids)
 }
 

@@ -193,7 +193,7 @@ impl RunFolder {
     /// A file that cannot be read or written.
     pub fn write_readme(&self) -> Result<(), HarnessError> {
         let path = self.path.join("README.md");
-        std::fs::write(&path, report::run_readme(self)?).map_err(HarnessError::io(&path))
+        write_whole(&path, &report::run_readme(self)?)
     }
 }
 
@@ -204,7 +204,12 @@ fn append(path: &Path, text: &str) -> Result<(), HarnessError> {
 
 fn write_json(path: &Path, value: &impl Serialize) -> Result<(), HarnessError> {
     let text = serde_json::to_string_pretty(value).expect("plain data is JSON") + "\n";
-    let part = path.with_extension("json.part");
+    write_whole(path, &text)
+}
+
+/// Writes a file whole or not at all.
+pub(crate) fn write_whole(path: &Path, text: &str) -> Result<(), HarnessError> {
+    let part = path.with_extension("part");
     std::fs::write(&part, text).map_err(HarnessError::io(&part))?;
     std::fs::rename(&part, path).map_err(HarnessError::io(path))
 }

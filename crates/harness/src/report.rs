@@ -162,9 +162,18 @@ fn tables(sorted: &SortedRows) -> String {
     }
     if !hidden.is_empty() {
         text += "Measured but not shown, for want of a passed gate:\n\n";
+        // One line a model and reason: the tests of one are hidden for the same.
+        let mut lines: Vec<([&str; 4], &str, Vec<&str>)> = Vec::new();
         for (row, reason) in hidden {
-            let Row { engine, variant, format, test, .. } = row;
-            let _ = writeln!(text, "- {engine} {variant} ({format}), {test}: {reason}");
+            let key = engine_key(row);
+            match lines.iter_mut().find(|line| (line.0, line.1) == (key, reason)) {
+                Some(line) => line.2.push(&row.test),
+                None => lines.push((key, reason, vec![&row.test])),
+            }
+        }
+        for ([engine, variant, format, model], reason, tests) in lines {
+            let tests = tests.join(", ");
+            let _ = writeln!(text, "- {engine} {variant} ({format}) on {model}, {tests}: {reason}");
         }
         text.push('\n');
     }

@@ -41,10 +41,6 @@ struct Words {
   u64 first, second;
 };
 
-__device__ __forceinline__ float2 values_of(const Words& words) {
-  return {value_of(words.first), value_of(words.second)};
-}
-
 __device__ __forceinline__ bool are_of(const Words& words, u32 epoch) {
   return epoch_of(words.first) == epoch && epoch_of(words.second) == epoch;
 }
@@ -55,37 +51,44 @@ __device__ __forceinline__ Words load_pair(const u64* unit) {
   return words;
 }
 
-// Waits for `N` pairs of neighbouring units of a slot, those `used(at)` says, at the even index
-// `index(at)`. All are polled together, so that their trips overlap, and until all are there.
-// False if the launch is to be left.
-template <int N, class Used, class Index>
-__device__ __forceinline__ bool take(const abi::StepArgs& args, const Slot& slot, Used used,
-                                     Index index, Words (&words)[N]) {
-  u64 begin = 0;
+// Spins for two neighbouring units, the first at the even index. They are not of the epoch if the
+// launch is to be left.
+__device__ __forceinline__ Words wait_pair(const abi::StepArgs& args, const Slot& slot, int index) {
+  const u32 begin = ptx::global_timer_1024ns();
 #pragma unroll 1
-  for (u32 spins = 0;; spins++) {
-    bool all = true;
-#pragma unroll
-    for (int at = 0; at < N; at++) {
-      if (used(at)) words[at] = load_pair(slot.units + index(at));
-    }
-#pragma unroll
-    for (int at = 0; at < N; at++) all = all && (!used(at) || are_of(words[at], args.epoch));
-    if (all) return true;
-    if (spins == 0) begin = ptx::global_timer_ns();
-    if (spins % SPINS_PER_LOOK != SPINS_PER_LOOK - 1) continue;
-    u32 missing = 0, seen = 0;
-#pragma unroll
-    for (int at = N - 1; at >= 0; at--) {
-      if (!used(at) || are_of(words[at], args.epoch)) continue;
-      const bool second = epoch_of(words[at].first) == args.epoch;
-      missing = index(at) + second;
-      seen = epoch_of(second ? words[at].second : words[at].first);
-    }
+  for (u32 spins = 1;; spins++) {
+    const Words words = load_pair(slot.units + index);
+    if (are_of(words, args.epoch)) return words;
+    if (spins % SPINS_PER_LOOK != 0) continue;
+    const bool second = epoch_of(words.first) == args.epoch;
     const Wait wait = {abi::WaitKind::Exchange, slot.layer, slot.phase,
-                       u32(slot.units - args.slots) + missing, args.epoch};
-    if (is_over(args, begin, wait, seen)) return false;
+                       u32(slot.units - args.slots) + index + second, args.epoch};
+    const u32 seen = epoch_of(second ? words.second : words.first);
+    if (is_over(args, begin, 1, wait, seen)) return words;
   }
+}
+
+// Hands `N` pairs of neighbouring units of a slot to `each(at, values)`: those that `used(at)` says,
+// at the even index `index(at)`. All are loaded before any is waited for, so that their trips
+// overlap; then only what is missing is polled, since every poll is in the way of the stores it
+// waits for. False if the launch is to be left.
+template <int N, class Used, class Index, class Each>
+__device__ __forceinline__ bool take(const abi::StepArgs& args, const Slot& slot, Used used,
+                                     Index index, Each each) {
+  Words words[N];
+#pragma unroll
+  for (int at = 0; at < N; at++) {
+    if (used(at)) words[at] = load_pair(slot.units + index(at));
+  }
+  bool fine = true;
+#pragma unroll
+  for (int at = 0; at < N; at++) {
+    if (!used(at)) continue;
+    if (!are_of(words[at], args.epoch)) words[at] = wait_pair(args, slot, index(at));
+    fine = are_of(words[at], args.epoch) && fine;
+    each(at, float2{value_of(words[at].first), value_of(words[at].second)});
+  }
+  return fine;
 }
 
 // Dawdles before some gathers, by a hash of who and when: bits must not depend on it.

@@ -20,12 +20,6 @@ constexpr u32 SPINS_PER_LOOK = 64;
 // Time for the victims of a failed wait to time out too, before the cause is reported.
 constexpr u32 GRACE_NS = 1000000;
 
-// A loader is always waiting where its consumers are: it waits longer than they do, so that it is
-// only heard of when nobody else complains.
-__device__ __forceinline__ u64 patience_of(const abi::StepArgs& args, abi::WaitKind kind) {
-  return kind == abi::WaitKind::RingEmpty ? 2 * args.patience_ns : args.patience_ns;
-}
-
 // Of waits that fail together the cause is to be named, and not its victims: the first in the
 // order in which data flows, and of one phase its weights before its values.
 __device__ __forceinline__ u32 rank_of(const Wait& wait) {
@@ -57,12 +51,13 @@ __device__ __forceinline__ void report_fault(abi::Control* control, abi::FaultRe
   ptx::store_relaxed(&control->abort, 1u);
 }
 
-// Whether a wait that has lasted since `begin` is over: it timed out, or another block gave up.
-// `seen` is what the word held, to be reported.
-__device__ __forceinline__ bool is_over(const abi::StepArgs& args, u64 begin, const Wait& wait,
-                                        u32 seen) {
+// Whether a wait that has lasted since `begin` is over: it took more than `times` the patience, or
+// another block gave up. `seen` is what the word held, to be reported.
+__device__ __forceinline__ bool is_over(const abi::StepArgs& args, u32 begin, u32 times,
+                                        const Wait& wait, u32 seen) {
   if (ptx::load_relaxed(&args.control->abort) != 0) return true;
-  if (ptx::global_timer_ns() - begin <= patience_of(args, wait.kind)) return false;
+  const u32 lasted = ptx::global_timer_1024ns() - begin;
+  if (u64(lasted) << 10 <= times * args.patience_ns) return false;
   report_fault(args.control, args.fault, args.epoch, wait, seen);
   // Whoever is not the cause waits for the cause to say so.
   return ptx::load_relaxed(&args.control->abort) != 0;

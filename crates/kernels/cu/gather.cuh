@@ -17,17 +17,6 @@ __device__ __forceinline__ int column_of(int pair) {
   return 2 * (int(threadIdx.x) + pair * shape::CONSUMERS);
 }
 
-// Layer 0: the residual stream is the token's row of the embedding, which every block reads.
-__device__ __forceinline__ void embedding_row(Consumer& my, u32 token, Words (&words)[PAIRS]) {
-#pragma unroll
-  for (int pair = 0; pair < HIDDEN_PAIRS; pair++) {
-    if (column_of(pair) >= shape::HIDDEN) continue;
-    const float2 values = bf16::element_pair(my.args.weights + my.args.embedding, shape::HIDDEN,
-                                             int(token), column_of(pair));
-    words[pair] = {__float_as_uint(values.x), __float_as_uint(values.y)};
-  }
-}
-
 // The reciprocal RMS of the normed activation.
 __device__ __forceinline__ float norm_scale(const Consumer& my) {
   float squares = 0.f;
@@ -36,27 +25,9 @@ __device__ __forceinline__ float norm_scale(const Consumer& my) {
   return 1.f / sqrtf(squares / shape::HIDDEN + my.args.norm_eps);
 }
 
-// Keeps the residual stream, and makes `residual * weight` the activation. The reciprocal RMS
-// multiplies the product later (norm_scale): the norm costs no hand-off.
-__device__ __forceinline__ void keep_normed(Consumer& my, float* residual, const u32 (&weights)[HIDDEN_PAIRS],
-                                            const Words (&words)[PAIRS]) {
-  float squares = 0.f;
-#pragma unroll
-  for (int pair = 0; pair < HIDDEN_PAIRS; pair++) {
-    const int column = column_of(pair);
-    if (column >= shape::HIDDEN) continue;
-    const float2 value = values_of(words[pair]);
-    *reinterpret_cast<float2*>(&residual[column]) = value;
-    squares += value.x * value.x + value.y * value.y;
-    set_activation(my.shared, column,
-                   {value.x * bf16_low(weights[pair]), value.y * bf16_high(weights[pair])});
-  }
-#pragma unroll
-  for (int lane = 16; lane > 0; lane /= 2) squares += __shfl_xor_sync(~0u, squares, lane);
-  if (my.lane() == 0) my.shared.warp_squares[my.warp()] = squares;
-}
-
-// Gathers the activation of a product. False if the launch is to be left.
+// Gathers the activation of a product. A normed one is the residual stream, which is kept, times
+// the norm's weight; the reciprocal RMS multiplies the product later (norm_scale): the norm costs
+// no hand-off. False if the launch is to be left.
 __device__ __forceinline__ bool gather(Consumer& my, u32 product, const PhaseRow& row, u32 token) {
   // Loaded before anything is waited for.
   u32 weights[HIDDEN_PAIRS];
@@ -69,27 +40,36 @@ __device__ __forceinline__ bool gather(Consumer& my, u32 product, const PhaseRow
       }
     }
   }
-  Words words[PAIRS];
+  float squares = 0.f;
+  const auto keep = [&](int pair, float2 values) {
+    if (row.normed && pair < HIDDEN_PAIRS) {
+      *reinterpret_cast<float2*>(&my.shared.residual[row.residual][column_of(pair)]) = values;
+      squares += values.x * values.x + values.y * values.y;
+      values.x *= bf16_low(weights[pair]);
+      values.y *= bf16_high(weights[pair]);
+    }
+    set_activation(my.shared, column_of(pair), values);
+  };
   if (product == 0) {
-    embedding_row(my, token, words);
+    // The residual stream is the token's row of the embedding, which every block reads.
+    const u8* embedding = my.args.weights + my.args.embedding;
+#pragma unroll
+    for (int pair = 0; pair < HIDDEN_PAIRS; pair++) {
+      if (column_of(pair) >= shape::HIDDEN) continue;
+      keep(pair, bf16::element_pair(embedding, shape::HIDDEN, int(token), column_of(pair)));
+    }
   } else {
     // What qkv and the LM head take is the layer's before.
     const u32 layer = (product - (row.from == abi::Phase::Down)) / LAYER_PRODUCTS;
     const Slot slot = slot_of(my.args, layer, row.from, row.from_slot);
     maybe_delay(my.args, layer, row.from);
-    my.fine = take(
+    my.fine = take<PAIRS>(
                   my.args, slot, [&](int pair) { return column_of(pair) < row.columns; },
-                  [](int pair) { return column_of(pair); }, words) &&
+                  [](int pair) { return column_of(pair); }, keep) &&
               my.fine;
   }
-  if (row.normed) {
-    keep_normed(my, my.shared.residual[row.residual], weights, words);
-  } else {
 #pragma unroll
-    for (int pair = 0; pair < PAIRS; pair++) {
-      const int column = column_of(pair);
-      if (column < row.columns) set_activation(my.shared, column, values_of(words[pair]));
-    }
-  }
+  for (int lane = 16; lane > 0; lane /= 2) squares += __shfl_xor_sync(~0u, squares, lane);
+  if (my.lane() == 0 && row.normed) my.shared.warp_squares[my.warp()] = squares;
   return my.sync();
 }

@@ -22,38 +22,54 @@ struct Consumer {
   }
 };
 
-// This block's share of `count` pieces of work, contiguous, the same rule as on the host.
+// This block's share of `count` pieces of work, contiguous, the same rule as on the host. In 32
+// bits, which a vocabulary's tiles times 256 blocks fit: a 64-bit division is 150 instructions.
 struct Share {
   int begin, end;
 };
 
 __device__ __forceinline__ Share share_of(int count) {
-  const u64 block = blockIdx.x, blocks = gridDim.x;
-  return {int(block * count / blocks), int((block + 1) * count / blocks)};
+  const u32 block = blockIdx.x, blocks = gridDim.x, pieces = count;
+  return {int(block * pieces / blocks), int((block + 1) * pieces / blocks)};
 }
 
-// One tile: every warp multiplies its fragments of every stage, then releases the stage.
+// One fragment, `at` fragments on.
+__device__ __forceinline__ void multiply_fragment(const u8* weights, const u16* operand, int at,
+                                                  float (&sums)[4]) {
+  const uint2 x = *reinterpret_cast<const uint2*>(operand + at * shape::FRAGMENT_COLS);
+  bf16::multiply(weights + at * shape::FRAGMENT_BYTES, x.x, x.y, sums);
+}
+
+// One tile: of each stage, the team whose turn it is multiplies the fragments and releases it.
 __device__ __forceinline__ void multiply_tile(Consumer& my, int columns, u32 layer, abi::Phase phase,
                                               float (&sums)[4]) {
   const int fragments = columns / shape::FRAGMENT_COLS;
+  const int member = my.warp() % shape::TEAM_WARPS, team = my.warp() / shape::TEAM_WARPS;
   const bool planted = my.args.planted_kind == abi::PLANTED_NO_RELEASE &&
                        my.args.planted_block == blockIdx.x && my.args.planted_layer == layer &&
                        my.args.planted_phase == static_cast<u32>(phase);
+  const u16* x = activation_operand(my.shared) + member * shape::FRAGMENT_COLS;
 #pragma unroll 1
   for (int first = 0; first < fragments; first += shape::STAGE_FRAGMENTS) {
-    const int stage = my.cursor.stage;
-    my.fine = wait_full(my.args, my.shared, my.cursor, layer, phase) && my.fine;
+    if (my.cursor.team() == team) {
+      const int stage = my.cursor.stage;
+      my.fine = wait_full(my.args, my.shared, my.cursor, layer, phase) && my.fine;
+      const u8* weights = &my.shared.ring[stage][member * shape::FRAGMENT_BYTES];
+      const u16* operand = x + first * shape::FRAGMENT_COLS;
+      float others[4] = {0.f, 0.f, 0.f, 0.f};
 #pragma unroll
-    for (int at = 0; at < shape::STAGE_FRAGMENTS; at += shape::CONSUMER_WARPS) {
-      const int fragment = at + my.warp();
-      // A tile's last stage may be part full, by whole rounds of the warps.
-      if (first + at >= fragments) break;
-      u32 b0, b1;
-      activation_operand(my.shared, (first + fragment) * shape::FRAGMENT_COLS, b0, b1);
-      bf16::multiply(&my.shared.ring[stage][fragment * shape::FRAGMENT_BYTES], b0, b1, sums);
+      for (int at = 0; at < shape::STAGE_FRAGMENTS; at += 2 * shape::TEAM_WARPS) {
+        // A tile's last stage may be part full, by whole rounds of all warps.
+        if (first + at >= fragments) break;
+        // Two sums, so that one product need not wait for the one before it.
+        multiply_fragment(weights, operand, at, sums);
+        multiply_fragment(weights, operand, at + shape::TEAM_WARPS, others);
+      }
+#pragma unroll
+      for (int at = 0; at < 4; at++) sums[at] += others[at];
+      __syncwarp();
+      if (my.lane() == 0 && !planted) ptx::mbarrier_arrive(&my.shared.empty[stage]);
     }
-    __syncwarp();
-    if (my.lane() == 0 && !planted) ptx::mbarrier_arrive(&my.shared.empty[stage]);
     my.cursor.advance();
   }
 }
@@ -80,6 +96,7 @@ __device__ __forceinline__ bool product(Consumer& my, Share tiles, int columns, 
 #pragma unroll 1
   for (int first = tiles.begin, batch = 0; first < tiles.end; first += BATCH_TILES, batch ^= 1) {
     const int count = min(BATCH_TILES, tiles.end - first);
+    const int first_team = my.cursor.team();
 #pragma unroll 1
     for (int tile = 0; tile < count; tile++) {
       float sums[4] = {0.f, 0.f, 0.f, 0.f};
@@ -89,9 +106,13 @@ __device__ __forceinline__ bool product(Consumer& my, Share tiles, int columns, 
     if (!my.sync()) return false;
     // The other batch's sums are written next: this one's may be read until the sync after.
     if (my.thread() < count * shape::TILE_ROWS) {
+      // In order of the pieces, whose first team depends on where in the stream the tile lies.
+      const int tile = my.thread() / shape::TILE_ROWS;
+      const int rotation = (first_team + tile * shape::pieces(columns)) % shape::TEAMS;
       float value = 0.f;
 #pragma unroll
-      for (int warp = 0; warp < shape::CONSUMER_WARPS; warp++) {
+      for (int at = 0; at < shape::CONSUMER_WARPS; at++) {
+        const int warp = (at + rotation * shape::TEAM_WARPS) % shape::CONSUMER_WARPS;
         value += my.shared.sums[batch][warp][my.thread()];
       }
       each(first * shape::TILE_ROWS + my.thread(), value);

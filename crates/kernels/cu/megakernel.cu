@@ -50,6 +50,7 @@ extern "C" __global__ void __launch_bounds__(shape::THREADS, 1)
   extern __shared__ __align__(128) u8 memory[];
   Shared& shared = *reinterpret_cast<Shared*>(memory);
   if (threadIdx.x == 0) ring_init(shared);
+  clear_zero_row(shared);
   // An earlier launch ended the text, or failed: nothing to do.
   if (__syncthreads_or(args.control->stopped != 0 || args.control->abort != 0)) return;
   if (threadIdx.x < shape::CONSUMERS) {

@@ -9,6 +9,11 @@ struct RingCursor {
   int stage = 0;
   u32 parity = 0;
 
+  // The team of consumer warps that this stage belongs to. A stage belongs to one team for good,
+  // so that a team sees every round of its barriers: by parity it could not tell a round that it
+  // missed from one that is still to come.
+  __device__ __forceinline__ int team() const { return stage % shape::TEAMS; }
+
   __device__ __forceinline__ void advance() {
     if (++stage == shape::STAGES) {
       stage = 0;
@@ -20,7 +25,7 @@ struct RingCursor {
 __device__ __forceinline__ void ring_init(Shared& shared) {
   for (int stage = 0; stage < shape::STAGES; stage++) {
     ptx::mbarrier_init(&shared.full[stage], 1);
-    ptx::mbarrier_init(&shared.empty[stage], shape::CONSUMER_WARPS);
+    ptx::mbarrier_init(&shared.empty[stage], shape::TEAM_WARPS);
   }
   ptx::mbarrier_init_fence();
 }
@@ -29,29 +34,24 @@ __device__ __forceinline__ void ring_init(Shared& shared) {
 // released, and then that is said. False if the launch is to be left.
 __device__ __forceinline__ bool wait_full_slowly(const abi::StepArgs& args, Shared& shared, u32 stage,
                                               u32 parity, u32 layer, abi::Phase phase) {
-  const u64 begin = ptx::global_timer_ns();
+  const u32 begin = ptx::global_timer_1024ns();
   while (!ptx::mbarrier_try_wait(&shared.full[stage], parity)) {
     const bool released = ptx::mbarrier_try_wait(&shared.empty[stage], parity ^ 1u);
     const abi::WaitKind kind = released ? abi::WaitKind::RingFull : abi::WaitKind::RingEmpty;
-    Wait wait = {abi::WaitKind::RingFull, layer, phase, stage, parity};
-    if (ptx::global_timer_ns() - begin > args.patience_ns) wait.kind = kind;
-    if (wait.kind == abi::WaitKind::RingEmpty) {
-      report_fault(args.control, args.fault, args.epoch, wait, parity ^ 1u);
-      if (ptx::load_relaxed(&args.control->abort) != 0) return false;
-    } else if (is_over(args, begin, wait, parity ^ 1u)) {
-      return false;
-    }
+    const Wait wait = {kind, layer, phase, stage, parity};
+    if (is_over(args, begin, 1, wait, parity ^ 1u)) return false;
   }
   return true;
 }
 
-// Loader: spins until a stage is released.
+// Loader: spins until a stage is released. It is always waiting where its consumers are, and so
+// waits longer than they do: it is only heard of when nobody else complains.
 __device__ __forceinline__ bool wait_empty_slowly(const abi::StepArgs& args, Shared& shared, u32 stage,
                                                u32 parity, u32 layer, abi::Phase phase) {
-  const u64 begin = ptx::global_timer_ns();
+  const u32 begin = ptx::global_timer_1024ns();
   while (!ptx::mbarrier_try_wait(&shared.empty[stage], parity)) {
     const Wait wait = {abi::WaitKind::RingEmpty, layer, phase, stage, parity};
-    if (is_over(args, begin, wait, parity ^ 1u)) return false;
+    if (is_over(args, begin, 2, wait, parity ^ 1u)) return false;
   }
   return true;
 }
@@ -71,7 +71,7 @@ __device__ __forceinline__ bool wait_empty(const abi::StepArgs& args, Shared& sh
 }
 
 // The loading lane's side. Who arrives: this lane on `full` (with the copy's bytes), one lane of
-// every consumer warp on `empty`. Who waits: this lane on `empty`, every consumer warp on `full`.
+// each warp of the stage's team on `empty`. Who waits: this lane on `empty`, that team on `full`.
 struct Loader {
   const abi::StepArgs& args;
   Shared& shared;

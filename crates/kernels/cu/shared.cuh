@@ -11,11 +11,16 @@ static_assert(BATCH_ROWS >= shape::HEAD_DIM, "attention borrows a batch's sums f
 // Parts of the activation: hi + mid + lo in bf16 keep 24 bits of the fp32 value.
 constexpr int PARTS = 3;
 
+// From one part to the next: the parts' rows begin eight banks apart, so that the lanes of a warp,
+// which read 8 bytes each of four rows, meet in no bank.
+constexpr int X_STRIDE = shape::WIDEST + 16;
+static_assert(X_STRIDE % 64 == 16, "eight banks of 4 bytes");
+
 struct Shared {
   // Stages of packed weights; written by bulk copies alone.
   alignas(128) u8 ring[shape::STAGES][shape::STAGE_BYTES];
-  // The activation of the running product, in parts.
-  alignas(16) u16 x[PARTS][shape::WIDEST];
+  // The activation of the running product, in parts; and a row of zeros (see activation.cuh).
+  alignas(16) u16 x[PARTS + 1][X_STRIDE];
   // The residual stream as it was before attention, and before the MLP.
   alignas(16) float residual[2][shape::HIDDEN];
   // Sums of each warp over its share of the columns; two batches in turn.

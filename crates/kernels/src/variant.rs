@@ -30,6 +30,8 @@ pub struct Variant {
     /// Warps that compute, on sm_90a and on sm_120a; one more loads. 16 leave a thread 96
     /// registers, with which ptxas spills on the latter.
     pub consumer_warps: [u32; 2],
+    /// Teams that the warps form, on sm_90a and on sm_120a: a stage is one team's.
+    pub teams: [u32; 2],
     /// Bytes of a ring slot.
     pub stage_bytes: u32,
     /// Ring slots on sm_90a and on sm_120a.
@@ -51,11 +53,12 @@ pub const TABLE: &[Variant] = &[Variant {
     handoff: Handoff::FlagInData,
     xray: false,
     consumer_warps: [16, 8],
+    teams: [4, 1],
     stage_bytes: 16_384,
-    stages: [11, 3],
-    kv_chunk: 128,
+    stages: [8, 3],
+    kv_chunk: 64,
     kv_splits: 16,
-    kv_ahead: 4,
+    kv_ahead: 3,
     // Tensor cores; the bulk copies of the weight stream; the mbarriers of its ring.
     instructions: &["HMMA", "UBLKCP", "SYNCS"],
 }];
@@ -86,9 +89,10 @@ impl Variant {
     }
 
     /// The row as the kernels' sources call it.
-    pub fn defines(&self, arch: Arch) -> [(&'static str, u32); 8] {
+    pub fn defines(&self, arch: Arch) -> [(&'static str, u32); 9] {
         [
             ("ML_CONSUMER_WARPS", self.consumer_warps[arch as usize]),
+            ("ML_TEAMS", self.teams[arch as usize]),
             ("ML_STAGE_BYTES", self.stage_bytes),
             ("ML_STAGES", self.stages_on(arch)),
             ("ML_KV_CHUNK", self.kv_chunk),

@@ -312,10 +312,22 @@ pub struct GateArgs {
     /// The folder that tools/reference.py wrote
     #[arg(long, value_name = "DIR")]
     pub reference: PathBuf,
+    /// When another token than the reference's is allowed
+    #[arg(long, value_enum, default_value_t = RuleChoice::Margin)]
+    pub rule: RuleChoice,
     #[command(flatten)]
     pub results: ResultsArgs,
     #[command(flatten)]
     pub engine: EngineArgs,
+}
+
+/// When the gate allows another token than the reference's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum RuleChoice {
+    /// Where the reference's top-2 margin is below its own bf16 error
+    Margin,
+    /// There, or where the reference itself says so in f32
+    F32Settles,
 }
 
 /// `monolith bench`

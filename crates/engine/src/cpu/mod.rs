@@ -95,6 +95,7 @@ impl CpuEngine {
                 device: device_name(),
                 blocks: options.threads,
                 context,
+                kernels: None,
                 steps_ahead: 1,
             },
             own: State::new(&shared, 0),

@@ -76,8 +76,6 @@ pub struct Planted {
 pub struct CudaEngine {
     pack: Arc<Pack>,
     info: EngineInfo,
-    /// Names the kernel in a run's record: the hash over its sources and options.
-    kernel_key: String,
     stream: Arc<CudaStream>,
     kernel: CudaFunction,
     launch: LaunchConfig,
@@ -135,6 +133,7 @@ impl CudaEngine {
                 device: gpu.name,
                 blocks,
                 context,
+                kernels: Some(gpu.kernel_key),
                 steps_ahead: 16,
             },
             launch: LaunchConfig {
@@ -142,7 +141,6 @@ impl CudaEngine {
                 block_dim: (gpu.threads, 1, 1),
                 shared_mem_bytes: gpu.shared_bytes,
             },
-            kernel_key: gpu.kernel_key,
             kernel: gpu.kernel,
             stream,
             pack,
@@ -153,11 +151,6 @@ impl CudaEngine {
             cached: 0,
             stopped: false,
         })
-    }
-
-    /// The hash over the kernel's sources and options.
-    pub fn kernel_key(&self) -> &str {
-        &self.kernel_key
     }
 
     /// Overwrites the logits with NaN, so that a test sees which ones a step writes.

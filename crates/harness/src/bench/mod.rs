@@ -96,7 +96,9 @@ pub fn run_with(
     kernels: Option<&str>,
     progress: &mut Progress,
 ) -> Result<(Vec<Row>, Vec<String>), HarnessError> {
-    let subject = Subject::of(bench.engine.info(), bench.pack, &bench.environment.run_id, kernels)?;
+    let info = bench.engine.info();
+    let kernels = kernels.or(info.kernels.as_deref());
+    let subject = Subject::of(info, bench.pack, &bench.environment.run_id, kernels)?;
     let ids_sha256 = bench.prompts.ids_sha256();
     let record = gate::refusals_in(bench.folder, &subject, &ids_sha256)
         .map_err(|reasons| HarnessError::Ungated { reasons })?;

@@ -114,7 +114,7 @@ impl GateRecord {
 
     /// The record's file name in a run's folder.
     pub fn file_name(&self) -> String {
-        file_name(&self.subject.variant)
+        file_name(&self.subject)
     }
 
     /// Writes the record into a run's folder; gives its path.
@@ -124,7 +124,7 @@ impl GateRecord {
     pub fn write(&self, folder: &Path) -> Result<PathBuf, HarnessError> {
         let path = folder.join(self.file_name());
         let text = serde_json::to_string_pretty(self).expect("a record is JSON") + "\n";
-        std::fs::write(&path, text).map_err(HarnessError::io(&path))?;
+        crate::record::write_whole(&path, &text)?;
         Ok(path)
     }
 
@@ -138,14 +138,13 @@ impl GateRecord {
     }
 }
 
-/// The file name of a variant's record; what a file name cannot hold is hashed.
-pub fn file_name(variant: &str) -> String {
+/// The file name of a record: of the variant, whose name is hashed where a file cannot hold it, and
+/// the weights. A run gates several models, and each keeps its record.
+pub fn file_name(subject: &Subject) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
-    if variant.chars().all(plain) {
-        format!("gate-{variant}.json")
-    } else {
-        format!("gate-{}.json", short(variant))
-    }
+    let variant = subject.variant.as_str();
+    let variant = if variant.chars().all(plain) { variant.to_owned() } else { short(variant) };
+    format!("gate-{variant}-{}.json", short(&subject.weights_sha256))
 }
 
 /// Why the record does not allow a speed of `subject`; empty if it does.
@@ -182,6 +181,12 @@ pub fn refusals(record: &GateRecord, subject: &Subject, prompt_ids_sha256: &str)
     .map(|(what, gated, asked)| (what, gated.clone(), asked.clone()));
     for (what, gated, asked) in pairs {
         if gated != asked {
+            // Of a hash, as much as tells two apart.
+            let start = |text: &str| match text.len() {
+                64 => text[..12].to_owned(),
+                _ => text.to_owned(),
+            };
+            let (gated, asked) = (start(&gated), start(&asked));
             reasons.push(format!("the gate was of another {what}: {gated}, not {asked}"));
         }
     }
@@ -194,7 +199,7 @@ pub fn refusals_in(
     subject: &Subject,
     prompt_ids_sha256: &str,
 ) -> Result<GateRecord, Vec<String>> {
-    let path = folder.join(file_name(&subject.variant));
+    let path = folder.join(file_name(subject));
     let record = GateRecord::read(&path)
         .map_err(|error| vec![format!("{error}: run `monolith gate` in this run first")])?;
     let reasons = refusals(&record, subject, prompt_ids_sha256);

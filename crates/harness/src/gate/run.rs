@@ -50,7 +50,8 @@ pub fn run(
     progress("hashing the weights");
     let weights = WeightsCheck { tensors_sha256: tensors_sha256(pack) };
     let mut engine = loader(pack.clone(), context).map_err(HarnessError::Load)?;
-    let subject = Subject::of(engine.info(), pack, run_id, options.kernels.as_deref())?;
+    let kernels = options.kernels.as_deref().or(engine.info().kernels.as_deref());
+    let subject = Subject::of(engine.info(), pack, run_id, kernels)?;
     let is_cpu = engine.info().engine == "cpu";
     let mut runs = Vec::new();
     progress("teacher-forced: tokens and logits");

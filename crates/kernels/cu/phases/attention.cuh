@@ -49,26 +49,23 @@ __device__ __forceinline__ bool gather_heads(Consumer& my, u32 layer, Unit unit)
       ((shape::GROUP_HEADS + 2) * HEAD_PAIRS + shape::CONSUMERS - 1) / shape::CONSUMERS;
   const auto at_of = [&](int pair) { return my.thread() + pair * shape::CONSUMERS; };
   const auto used = [&](int pair) { return at_of(pair) < heads * HEAD_PAIRS; };
-  Words words[PAIRS_EACH];
-  my.fine = take(
+  const auto head_of = [&](int pair) { return at_of(pair) / HEAD_PAIRS; };
+  const auto column_in = [&](int pair) { return at_of(pair) % HEAD_PAIRS * 2; };
+  my.fine = take<PAIRS_EACH>(
                 my.args, from, used,
                 [&](int pair) {
-                  const int head = at_of(pair) / HEAD_PAIRS, column = at_of(pair) % HEAD_PAIRS * 2;
-                  const int which = head - shape::GROUP_HEADS;
-                  const int query = unit.kv_head * shape::GROUP_HEADS + head;
+                  const int which = head_of(pair) - shape::GROUP_HEADS;
+                  const int query = unit.kv_head * shape::GROUP_HEADS + head_of(pair);
                   const int row =
                       which < 0 ? query * shape::HEAD_DIM
                                 : shape::Q_DIM + which * shape::KV_DIM + unit.kv_head * shape::HEAD_DIM;
-                  return row + column;
+                  return row + column_in(pair);
                 },
-                words) &&
+                [&](int pair, float2 values) {
+                  float* to = &my.shared.heads[head_of(pair)][column_in(pair)];
+                  *reinterpret_cast<float2*>(to) = values;
+                }) &&
             my.fine;
-#pragma unroll
-  for (int pair = 0; pair < PAIRS_EACH; pair++) {
-    if (!used(pair)) continue;
-    const int head = at_of(pair) / HEAD_PAIRS, column = at_of(pair) % HEAD_PAIRS * 2;
-    *reinterpret_cast<float2*>(&my.shared.heads[head][column]) = values_of(words[pair]);
-  }
   return my.sync();
 }
 
@@ -363,13 +360,13 @@ __device__ __forceinline__ bool combine(Consumer& my, u32 layer, int head, int s
   for (int split = group; split < splits; split += GROUPS) {
     // The pair of this thread's dimensions, and the pair of largest score and sum of weights.
     const Slot from = partials_of(my.args, layer, head, split);
-    Words words[2];
-    my.fine = take(
+    float2 output, scale;
+    my.fine = take<2>(
                   my.args, from, [](int) { return true; },
-                  [&](int at) { return at == 0 ? column : shape::HEAD_DIM; }, words) &&
+                  [&](int at) { return at == 0 ? column : shape::HEAD_DIM; },
+                  [&](int at, float2 values) { (at == 0 ? output : scale) = values; }) &&
               my.fine;
-    const float2 scale = values_of(words[1]);
-    mine.add(scale.x, scale.y, values_of(words[0]));
+    mine.add(scale.x, scale.y, output);
   }
   *reinterpret_cast<float2*>(&my.shared.sums[0][group][column]) = mine.output;
   if (column == 0) {

@@ -105,12 +105,11 @@ __device__ __forceinline__ void argmax(Consumer& my) {
     // Thread 0 has read what the warps wrote before they write again.
     if (!my.sync()) return;
     best = nothing();
-    Words words[1];
-    const auto used = [&](int) { return my.thread() < int(gridDim.x); };
-    my.fine = take(
-                  my.args, slot, used, [&](int) { return 2 * my.thread(); }, words) &&
+    my.fine = take<1>(
+                  my.args, slot, [&](int) { return my.thread() < int(gridDim.x); },
+                  [&](int) { return 2 * my.thread(); },
+                  [&](int, float2 pair) { best = {pair.x, __float_as_uint(pair.y)}; }) &&
               my.fine;
-    if (used(0)) best = {value_of(words[0].first), u32(words[0].second)};
   }
   if (my.thread() == 0) keep_token(my.args, best.row);
 }

@@ -8,11 +8,12 @@ __device__ __forceinline__ float silu(float x) { return x / (1.f + expf(-x)); }
 // Gathers, multiplies and posts one product. False if the launch is to be left.
 __device__ __forceinline__ bool run_product(Consumer& my, u32 product, u32 token) {
   const PhaseRow row = phase_row(product);
+  const Share tiles = share_of(shape::tiles(row.rows));
   if (!gather(my, product, row, token)) return false;
   const u32 layer = layer_of(product);
   const Slot to = slot_of(my.args, layer, row.phase, row.to_slot);
   const float* residual = my.shared.residual[row.residual];
-  return ::product(my, share_of(shape::tiles(row.rows)), row.columns, layer, row.phase,
+  return ::product(my, tiles, row.columns, layer, row.phase,
                    [&](int at, float value) {
     if (row.epilogue == Epilogue::Residual) {
       post(my.args, to, at, residual[at] + value);
