@@ -1,5 +1,7 @@
 //! What the tests of all engines share.
 
+#![allow(dead_code, reason = "each test file uses its part")]
+
 use monolith_abi::Phase;
 use monolith_engine::Engine;
 use monolith_model::{Config, MemoryWeights};
