@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{intermediates, pack, random};
+use common::{decode, intermediates, pack, random};
 
 use monolith_abi::{EventKind, Phase, dump::NO_BLOCK};
 use monolith_engine::cpu::{Planted, simd::Simd};
@@ -37,20 +37,6 @@ fn options(threads: usize) -> CpuOptions {
 
 fn load(weights: &MemoryWeights, options: &CpuOptions) -> CpuEngine {
     CpuEngine::load(pack(weights), options).expect("the options suit the model")
-}
-
-/// Greedy tokens and all logits' bits of a decode from token 1.
-fn decode(weights: &MemoryWeights, options: &CpuOptions, steps: usize) -> (Vec<u32>, Vec<u32>) {
-    let mut engine = load(weights, options);
-    let (mut token, mut logits) = (1, Vec::new());
-    let (mut tokens, mut bits) = (Vec::new(), Vec::new());
-    for position in 0..steps {
-        token = engine.step(token, position).expect("the step runs");
-        engine.logits(&mut logits);
-        bits.extend(logits.iter().map(|logit| logit.to_bits()));
-        tokens.push(token);
-    }
-    (tokens, bits)
 }
 
 #[test]
@@ -120,15 +106,17 @@ fn the_bits_depend_on_neither_threads_nor_registers_nor_delays() {
     let weights = random(&config(), 11);
     let fused = |level: &Simd| *level != Simd::Scalar;
     for simd in Simd::available().into_iter().filter(fused) {
-        let base = decode(&weights, &CpuOptions { simd: Simd::detect(), ..options(1) }, 60);
+        let base =
+            decode(&mut load(&weights, &CpuOptions { simd: Simd::detect(), ..options(1) }), 60);
         for threads in [1, 2, 3, 4, 9, 30] {
-            assert_eq!(decode(&weights, &CpuOptions { simd, ..options(threads) }, 60), base);
+            let options = CpuOptions { simd, ..options(threads) };
+            assert_eq!(decode(&mut load(&weights, &options), 60), base);
         }
     }
-    let base = decode(&weights, &options(1), 25);
+    let base = decode(&mut load(&weights, &options(1)), 25);
     for seed in 0..4 {
         let delayed = CpuOptions { planted: Some(Planted::Delays { seed }), ..options(3) };
-        assert_eq!(decode(&weights, &delayed, 25), base, "delays by seed {seed}");
+        assert_eq!(decode(&mut load(&weights, &delayed), 25), base, "delays by seed {seed}");
     }
 }
 

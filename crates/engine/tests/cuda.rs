@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{intermediates, pack, random};
+use common::{decode, intermediates, pack, random};
 use monolith_abi::Phase;
 use monolith_abi::kernel::{PLANTED_NO_LOAD, PLANTED_NO_POST, PLANTED_NO_RELEASE};
 use monolith_engine::cuda::Planted;
@@ -32,19 +32,6 @@ fn load(weights: &MemoryWeights, options: &CudaOptions) -> Option<CudaEngine> {
         }
         Err(error) => panic!("{error}"),
     }
-}
-
-/// Greedy tokens and logits' bits of a decode from token 1.
-fn decode(engine: &mut CudaEngine, steps: usize) -> (Vec<u32>, Vec<u32>) {
-    let (mut token, mut logits) = (1, Vec::new());
-    let (mut tokens, mut bits) = (Vec::new(), Vec::new());
-    for position in 0..steps {
-        token = engine.step(token, position).expect("the step runs");
-        engine.logits(&mut logits);
-        bits.extend(logits.iter().map(|logit| logit.to_bits()));
-        tokens.push(token);
-    }
-    (tokens, bits)
 }
 
 #[test]

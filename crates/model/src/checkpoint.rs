@@ -59,10 +59,7 @@ impl Weights for Checkpoint {
     }
 
     fn view(&self, tensor: Tensor) -> Bf16View<'_> {
-        let tensor = match tensor {
-            Tensor::LmHead if self.config.tied => Tensor::Embedding,
-            other => other,
-        };
+        let tensor = tensor.stored(&self.config);
         let (rows, cols) = tensor.shape(&self.config);
         let (shard, range) = &self.places[&tensor];
         Bf16View::new(rows, cols, &self.shards[*shard].map[range.clone()])

@@ -61,10 +61,7 @@ impl Weights for MemoryWeights {
     }
 
     fn view(&self, tensor: Tensor) -> Bf16View<'_> {
-        let tensor = match tensor {
-            Tensor::LmHead if self.config.tied => Tensor::Embedding,
-            other => other,
-        };
+        let tensor = tensor.stored(&self.config);
         let (rows, cols) = tensor.shape(&self.config);
         Bf16View::new(rows, cols, &self.tensors[&tensor])
     }

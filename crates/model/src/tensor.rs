@@ -91,6 +91,14 @@ impl Tensor {
         all
     }
 
+    /// The tensor that holds its values: a tied model's LM head is its embedding.
+    pub(crate) fn stored(self, config: &Config) -> Tensor {
+        match self {
+            Tensor::LmHead if config.tied => Tensor::Embedding,
+            other => other,
+        }
+    }
+
     /// The published name.
     pub fn name(self) -> String {
         match self {

@@ -435,4 +435,13 @@ pub struct DoctorArgs {
     /// Print JSON
     #[arg(long)]
     pub json: bool,
+    /// Ask the GPU what it does: conversions, clocks, bandwidth, hand-offs, counters
+    #[arg(long)]
+    pub probe: bool,
+    /// Keep the probes' report as JSON in this file
+    #[arg(long, value_name = "FILE", requires = "probe")]
+    pub out: Option<PathBuf>,
+    /// Run one small kernel: what Nsight Compute is given
+    #[arg(long, hide = true)]
+    pub probe_child: bool,
 }

@@ -41,3 +41,16 @@ pub fn intermediates(engine: &dyn Engine) -> Intermediates {
     seen.insert(Place::LM_HEAD, 1, logits);
     seen
 }
+
+/// Greedy tokens and all logits' bits of a decode from token 1.
+pub fn decode(engine: &mut dyn Engine, steps: usize) -> (Vec<u32>, Vec<u32>) {
+    let (mut token, mut logits) = (1, Vec::new());
+    let (mut tokens, mut bits) = (Vec::new(), Vec::new());
+    for position in 0..steps {
+        token = engine.step(token, position).expect("the step runs");
+        engine.logits(&mut logits);
+        bits.extend(logits.iter().map(|logit| logit.to_bits()));
+        tokens.push(token);
+    }
+    (tokens, bits)
+}

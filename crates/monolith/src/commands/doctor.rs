@@ -3,15 +3,22 @@
 use crate::args::{DEFAULT_MODEL, DoctorArgs, EngineChoice};
 use crate::exit::{Code, Exit};
 use crate::source;
-use crate::text_out::put;
+use crate::text_out::{put, say, write_file};
 use monolith_engine::cpu::simd::Simd;
 use monolith_engine::{cpu, cuda};
+use monolith_probes::{Options, ProbeError};
 
 /// Tells which engines can run.
 ///
 /// # Errors
 /// Code 3 if the engine that was asked for cannot run.
 pub fn run(args: &DoctorArgs) -> Result<(), Exit> {
+    if args.probe_child {
+        return monolith_probes::run_child(&Options::default()).map_err(probe_exit);
+    }
+    if args.probe {
+        return probe(args);
+    }
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let levels: Vec<&str> = Simd::available().iter().map(|level| level.name()).collect();
     let model = source::find(DEFAULT_MODEL.as_ref());
@@ -53,4 +60,29 @@ pub fn run(args: &DoctorArgs) -> Result<(), Exit> {
         (EngineChoice::Cuda, Err(why)) => Err(Exit::message(Code::NoEngine, why)),
         _ => Ok(()),
     }
+}
+
+/// Runs the GPU's probes: the table, or JSON; the report into a file where one is named.
+fn probe(args: &DoctorArgs) -> Result<(), Exit> {
+    // Nsight Compute looks at this very program, run once more.
+    let child = std::env::current_exe().ok().map(|program| {
+        vec![program.to_string_lossy().into_owned(), "doctor".into(), "--probe-child".into()]
+    });
+    let options = Options { child, ..Options::default() };
+    let report = monolith_probes::run(&options).map_err(probe_exit)?;
+    if let Some(path) = &args.out {
+        write_file(path, report.to_json().as_bytes())?;
+    }
+    put(&if args.json { report.to_json() } else { format!("{report}\n") })?;
+    let failed = report.failures();
+    if failed.is_empty() {
+        return Ok(());
+    }
+    say("monolith: some probes failed; the report says which and why");
+    Err(Exit::message(Code::Failure, format!("{} probes failed", failed.len())))
+}
+
+fn probe_exit(error: ProbeError) -> Exit {
+    let code = if error.is_no_gpu() { Code::NoEngine } else { Code::Failure };
+    Exit::new(code, error)
 }

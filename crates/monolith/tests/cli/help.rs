@@ -113,6 +113,16 @@ fn doctor_fails_for_an_engine_that_cannot_run_and_still_reports() {
 }
 
 #[test]
+fn doctor_has_nothing_to_probe_without_a_gpu() {
+    for args in [&["doctor", "--probe"][..], &["doctor", "--probe", "--json"]] {
+        let seen = Place::new().run(args);
+        assert_eq!(seen.code, 3, "{}", seen.stderr);
+        assert!(seen.stdout.is_empty() && !seen.stderr.is_empty());
+    }
+    Place::new().fails(&["doctor", "--out", "x.json"], 2, "--probe");
+}
+
+#[test]
 fn errors_have_no_colours_even_where_they_are_forced_off() {
     let place = Place::new();
     outcome(place.command(&["rnu"]).env("NO_COLOR", "1")).is_failure(2, "unrecognized");

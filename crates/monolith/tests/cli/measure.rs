@@ -110,6 +110,18 @@ fn a_gate_of_other_weights_fails_and_says_what() {
         assert!(lines.contains(&check.to_vec()), "{check:?}: {}", seen.stderr);
     }
     assert!(seen.stderr.contains("the gate failed: weights: the reference read other weights"));
+    // The weights' own gate is still to be run.
+    bench(&place, &[]).is_failure(5, "run `monolith gate` in this run first");
+    // And a record under these weights' name does not become theirs by that.
+    let failed = place.path(seen.stdout.trim_end());
+    assert!(gate(&place, "fixture.pack").code == 0, "the fixture's gate passes");
+    let folder = failed.parent().expect("the run's folder");
+    let names = std::fs::read_dir(folder).expect("the run's folder");
+    let own = names
+        .map(|entry| entry.expect("an entry").path())
+        .find(|path| path != &failed && path.display().to_string().contains("/gate-"))
+        .expect("the fixture's record");
+    std::fs::copy(&failed, &own).expect("a copy");
     bench(&place, &[]).is_failure(5, "another weights");
 }
 
