@@ -58,7 +58,7 @@ fn qwen3_0_6b(bencher: Bencher, threads: usize) {
         let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("qwen3-0.6b");
         if !folder.exists() {
             let config = synth::shape("qwen3-0.6b").expect("a named shape");
-            synth::write(&config, 0, &folder, &|_| ()).expect("the disk has room");
+            synth::write(&config, 0, &folder, &|_| Ok(())).expect("the disk has room");
         }
         pack_of(&folder, "qwen3-0.6b")
     });

@@ -47,7 +47,7 @@ fn pack_of(dir: &Path) -> Result<Pack, Box<dyn std::error::Error>> {
         std::fs::create_dir_all(dir)?;
         if !folder.exists() {
             let config = synth::shape("qwen3-0.6b").ok_or("no such shape")?;
-            synth::write(&config, 0, &folder, &|_| ())?;
+            synth::write(&config, 0, &folder, &|_| Ok(()))?;
         }
         let source = Source { model: "synth qwen3-0.6b".into(), revision: None };
         pack_to_file(&Checkpoint::open(&folder)?, source, &path, |_, _| Ok(()))?;

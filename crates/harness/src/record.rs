@@ -40,10 +40,24 @@ impl Index {
         let path = results.join("index.json");
         match std::fs::read(&path) {
             Ok(text) => {
-                serde_json::from_slice(&text).map_err(|error| HarnessError::file(&path, error))
+                let index: Index = serde_json::from_slice(&text)
+                    .map_err(|error| HarnessError::file(&path, error))?;
+                index.checked(&path)
             }
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Index::default()),
             Err(error) => Err(HarnessError::io(&path)(error)),
+        }
+    }
+
+    /// An index that a stranger made must not make us read files elsewhere.
+    fn checked(self, path: &Path) -> Result<Index, HarnessError> {
+        let plain = |name: &str| Path::new(name).file_name().is_some_and(|file| file == name);
+        match self.runs.iter().find(|entry| !plain(&entry.folder)) {
+            Some(entry) => {
+                let what = format!("folder {:?} is not a plain name", entry.folder);
+                Err(HarnessError::file(path, what))
+            }
+            None => Ok(self),
         }
     }
 

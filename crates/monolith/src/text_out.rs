@@ -1,7 +1,7 @@
 //! Writing: whole lines to stderr, data to stdout, files whole or not at all.
 
 use anyhow::Context;
-use std::io::Write;
+use std::io::{Read, Write};
 use std::path::Path;
 
 /// A message for the person at the terminal. That nobody reads it is no error.
@@ -16,6 +16,62 @@ pub fn say(message: &str) {
 pub fn put(text: &str) -> anyhow::Result<()> {
     let mut out = std::io::stdout().lock();
     out.write_all(text.as_bytes()).and_then(|()| out.flush()).context("standard output")
+}
+
+/// What a command writes, and how a file of its kind is told from somebody's own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A pack.
+    Pack,
+    /// A trace, as the page reads it.
+    Trace,
+    /// The prompts' token ids.
+    Ids,
+    /// The report of the probes.
+    Probes,
+}
+
+impl Kind {
+    fn name(self) -> &'static str {
+        match self {
+            Kind::Pack => "pack",
+            Kind::Trace => "trace",
+            Kind::Ids => "list of token ids",
+            Kind::Probes => "report of probes",
+        }
+    }
+
+    /// Whether a file's bytes are of this kind.
+    fn is_this(self, bytes: &[u8]) -> bool {
+        let has = |keys: [&str; 2]| {
+            serde_json::from_slice::<serde_json::Value>(bytes)
+                .is_ok_and(|value| keys.iter().all(|key| value.get(key).is_some()))
+        };
+        match self {
+            Kind::Pack => bytes.starts_with(&monolith_abi::pack::MAGIC),
+            Kind::Trace => monolith_xray::page::read(bytes).is_ok(),
+            Kind::Ids => has(["ids", "rule"]),
+            Kind::Probes => has(["schema_version", "handoff"]),
+        }
+    }
+}
+
+/// Whether an output may be written there: [`check_writable`], and what is there, if anything, is
+/// an earlier output of the same kind. Weights, a prompt or a tokenizer named by mistake stay.
+///
+/// # Errors
+/// Those of [`check_writable`], or a file of another kind.
+pub fn check_output(path: &Path, kind: Kind) -> anyhow::Result<()> {
+    check_writable(path)?;
+    let Ok(file) = std::fs::File::open(path) else { return Ok(()) };
+    // Packs are told by their first bytes; everything else of ours is small.
+    let most = if kind == Kind::Pack { 64 } else { 64 << 20 };
+    let mut bytes = Vec::new();
+    file.take(most).read_to_end(&mut bytes).with_context(|| path.display().to_string())?;
+    if bytes.is_empty() || kind.is_this(&bytes) {
+        return Ok(());
+    }
+    anyhow::bail!("{} exists and is no {}: it is not replaced", path.display(), kind.name())
 }
 
 /// Whether a file can be written there, found out before the work whose result it is to hold.

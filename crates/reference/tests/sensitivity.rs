@@ -195,7 +195,7 @@ fn tiny_shape() {
 fn full_shape() {
     let config = synth::shape("qwen3-0.6b").unwrap();
     let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
-    synth::write(&config, 1, dir.path(), &|_| {}).unwrap();
+    synth::write(&config, 1, dir.path(), &|_| Ok(())).unwrap();
     let weights = Checkpoint::open(dir.path()).unwrap();
     let heads = (0..16).map(|at| (at * (config.layers - 1) / 15, at * 5 % config.heads));
     check(&weights, 96, &edits(&config, heads));

@@ -10,7 +10,7 @@ fn small() -> Config {
 
 fn write_with_threads(config: &Config, seed: u64, dir: &Path, threads: usize) {
     let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
-    pool.install(|| write(config, seed, dir, &|_| {})).unwrap();
+    pool.install(|| write(config, seed, dir, &|_| Ok(()))).unwrap();
 }
 
 fn file_hash(dir: &Path) -> String {
@@ -39,6 +39,7 @@ fn memory_and_file_hold_the_same_values() {
         let seen = AtomicU64::new(0);
         write(&config, 3, dir.path(), &|bytes| {
             seen.fetch_max(bytes, Ordering::Relaxed);
+            Ok(())
         })
         .unwrap();
         assert_eq!(seen.into_inner(), file_bytes(&config));
@@ -107,11 +108,19 @@ fn growth_reaches_the_stated_size() {
 fn a_folder_in_use_is_refused_and_a_failure_leaves_nothing() {
     let parent = tempfile::tempdir().unwrap();
     let dir = parent.path().join("model");
-    write(&small(), 1, &dir, &|_| {}).unwrap();
-    let error = write(&small(), 1, &dir, &|_| {}).unwrap_err().to_string();
+    write(&small(), 1, &dir, &|_| Ok(())).unwrap();
+    let error = write(&small(), 1, &dir, &|_| Ok(())).unwrap_err().to_string();
     assert!(error.contains("not empty"), "{error}");
     let under_file = dir.join("config.json").join("model");
-    write(&small(), 1, &under_file, &|_| {}).unwrap_err();
+    write(&small(), 1, &under_file, &|_| Ok(())).unwrap_err();
     let names: Vec<_> = std::fs::read_dir(parent.path()).unwrap().map(Result::unwrap).collect();
     assert_eq!(names.len(), 1, "{names:?}");
+}
+
+#[test]
+fn what_is_interrupted_leaves_nothing() {
+    let parent = tempfile::tempdir().unwrap();
+    let stop = |_| Err(std::io::ErrorKind::Interrupted.into());
+    write(&small(), 1, &parent.path().join("m"), &stop).unwrap_err();
+    assert_eq!(std::fs::read_dir(parent.path()).unwrap().count(), 0);
 }

@@ -28,7 +28,7 @@ pub fn write(
     config: &Config,
     seed: u64,
     dir: &Path,
-    progress: &(dyn Fn(u64) + Sync),
+    progress: &(dyn Fn(u64) -> std::io::Result<()> + Sync),
 ) -> Result<(), ModelError> {
     let occupied = std::fs::read_dir(dir).is_ok_and(|mut entries| entries.next().is_some());
     if occupied || dir.is_file() {
@@ -87,7 +87,7 @@ fn write_tensors(
     config: &Config,
     seed: u64,
     path: &Path,
-    progress: &(dyn Fn(u64) + Sync),
+    progress: &(dyn Fn(u64) -> std::io::Result<()> + Sync),
 ) -> Result<(), ModelError> {
     let header = header(config);
     let file = File::create(path).map_err(ModelError::io(path))?;
@@ -101,8 +101,7 @@ fn write_tensors(
             chunk.values.row(row, bytes);
         }
         file.write_all_at(&bytes, header.len() as u64 + chunk.offset)?;
-        progress(bytes.len() as u64 + written.fetch_add(bytes.len() as u64, Ordering::Relaxed));
-        Ok(())
+        progress(bytes.len() as u64 + written.fetch_add(bytes.len() as u64, Ordering::Relaxed))
     };
     let chunks = chunks(config, seed);
     chunks.par_iter().try_for_each(write_chunk).map_err(ModelError::io(path))?;

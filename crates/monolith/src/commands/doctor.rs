@@ -3,7 +3,7 @@
 use crate::args::{DEFAULT_MODEL, DoctorArgs, EngineChoice};
 use crate::exit::{Code, Exit};
 use crate::source;
-use crate::text_out::{put, say, write_file};
+use crate::text_out::{Kind, check_output, put, say, write_file};
 use monolith_engine::cpu::simd::Simd;
 use monolith_engine::{cpu, cuda};
 use monolith_probes::{Options, ProbeError};
@@ -64,6 +64,9 @@ pub fn run(args: &DoctorArgs) -> Result<(), Exit> {
 
 /// Runs the GPU's probes: the table, or JSON; the report into a file where one is named.
 fn probe(args: &DoctorArgs) -> Result<(), Exit> {
+    if let Some(path) = &args.out {
+        check_output(path, Kind::Probes)?;
+    }
     // Nsight Compute looks at this very program, run once more.
     let child = std::env::current_exe().ok().map(|program| {
         vec![program.to_string_lossy().into_owned(), "doctor".into(), "--probe-child".into()]

@@ -4,7 +4,7 @@ use crate::args::IdsArgs;
 use crate::exit::Exit;
 use crate::measure::exit_of;
 use crate::source;
-use crate::text_out::{check_writable, say};
+use crate::text_out::{Kind, check_output, say};
 use monolith_harness::prompts::write_ids;
 
 /// Writes the prompts' token ids.
@@ -13,7 +13,7 @@ use monolith_harness::prompts::write_ids;
 /// A missing model or prompt set, or a file that cannot be written.
 pub fn run(args: &IdsArgs) -> Result<(), Exit> {
     let model = source::find(&args.model.model)?;
-    check_writable(&args.out)?;
+    check_output(&args.out, Kind::Ids)?;
     let vocab = model.config()?.vocab;
     let ids = write_ids(&args.prompts, &model.dir, vocab, &args.out).map_err(exit_of)?;
     let count: usize = ids.ids.iter().map(Vec::len).sum();

@@ -1,10 +1,10 @@
 //! `monolith run`: prompt in, text out.
 
 use crate::args::{RunArgs, SamplingArgs};
-use crate::exit::Exit;
+use crate::exit::{Code, Exit};
 use crate::sample::{Sampler, Sampling};
 use crate::source::Model;
-use crate::text_out::{check_writable, put, say, write_file};
+use crate::text_out::{Kind, check_output, put, say, write_file};
 use crate::{engine, interrupt, prompt, source};
 use monolith_abi::dump::Dump;
 use monolith_engine::Engine;
@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 pub fn run(args: &RunArgs) -> Result<(), Exit> {
     let options = engine::options(&args.engine, args.xray.file.is_some())?;
     if let Some(path) = &args.xray.file {
-        check_writable(path)?;
+        check_output(path, Kind::Trace)?;
     }
     let model = source::find(&args.model.model)?;
     let text = prompt::read(args)?;
@@ -87,8 +87,11 @@ impl Decode<'_> {
             why_stopped: "length",
         };
         let Some(next) = self.prefill(prompt)? else {
-            outcome.why_stopped = "interrupted";
-            return Ok(outcome);
+            let seconds = begin.elapsed().as_secs_f64();
+            let (done, all) = (self.engine.cached(), prompt.len());
+            let what =
+                format!("interrupted after {done} of the prompt's {all} tokens, {seconds:.3} s");
+            return Err(Exit::message(Code::Interrupted, what));
         };
         let next = self.choose(next);
         outcome.prefill = begin.elapsed();
@@ -227,7 +230,8 @@ fn report(
     engine: &dyn Engine,
     pack: &Pack,
 ) -> Result<(), Exit> {
-    let seconds: f64 = outcome.steps.iter().map(Duration::as_secs_f64).sum();
+    // Not by `sum`: of nothing it is -0.
+    let seconds = outcome.steps.iter().fold(0.0, |sum, step| sum + step.as_secs_f64());
     let steps = outcome.steps.len();
     let first = outcome.prompt.len();
     let bytes: u64 = (first..first + steps).map(|at| pack.header().bytes_at(at)).sum();

@@ -2,6 +2,7 @@
 
 use crate::args::SynthArgs;
 use crate::exit::{Code, Exit, OrExit};
+use crate::interrupt;
 use crate::progress::bytes_bar;
 use crate::source;
 use crate::text_out::say;
@@ -20,8 +21,12 @@ pub fn run(args: &SynthArgs) -> Result<(), Exit> {
     let total = synth::file_bytes(&config);
     let bar = bytes_bar("writing", total);
     let begin = Instant::now();
-    synth::write(&config, args.seed, &args.out, &|done| bar.set_position(done))
-        .or_exit(Code::Failure)?;
+    interrupt::catch();
+    let progress = |done| {
+        bar.set_position(done);
+        if interrupt::raised() { Err(std::io::ErrorKind::Interrupted.into()) } else { Ok(()) }
+    };
+    synth::write(&config, args.seed, &args.out, &progress).or_exit(Code::Failure)?;
     bar.finish_and_clear();
     let seconds = begin.elapsed().as_secs_f64();
     say(&format!(

@@ -6,13 +6,19 @@ use std::process::{Child, Command, Stdio};
 
 /// A decode that takes minutes, so that no test sees its end.
 fn endless(place: &Place, args: &[&str]) -> Child {
+    endless_with(place, &["-p", "My fellow"], args)
+}
+
+/// The same with another prompt.
+fn endless_with(place: &Place, prompt: &[&str], args: &[&str]) -> Child {
     let config = std::fs::read_to_string(tiny().join("config.json")).unwrap();
     let longer = "\"max_position_embeddings\": 60000";
     let config = config.replace("\"max_position_embeddings\": 4096", longer);
     assert!(config.contains(longer));
     replace(&place.model("m").join("config.json"), config.as_bytes());
     Command::new(env!("CARGO_BIN_EXE_monolith"))
-        .args(["run", "-m", "m", "-p", "My fellow", "--ignore-eos", "-n", "59000"])
+        .args(["run", "-m", "m", "--ignore-eos", "-n", "59000"])
+        .args(prompt)
         .args(["--context", "60000"])
         .args(args)
         .current_dir(place.path(""))
@@ -75,4 +81,25 @@ fn a_full_disk_is_a_failure() {
         let stderr = String::from_utf8(output.stderr).unwrap();
         assert!(stderr.starts_with("monolith: standard output: No space left"), "{stderr}");
     }
+}
+
+#[test]
+fn ctrl_c_during_the_prompt_says_how_far_it_came() {
+    // Too early, Ctrl-C ends the program before it listens: then once more, with more time. The
+    // prompt takes longer than all of these.
+    for wait_ms in [300, 600, 1200, 2400, 4800] {
+        let place = Place::new();
+        replace(&place.path("long.txt"), "My fellow Americans, tonight. ".repeat(7000).as_bytes());
+        let mut child = endless_with(&place, &["-f", "long.txt"], &[]);
+        std::thread::sleep(std::time::Duration::from_millis(wait_ms));
+        interrupt(&child);
+        let mut stderr = String::new();
+        child.stderr.take().unwrap().read_to_string(&mut stderr).unwrap();
+        if let Some(code) = child.wait().unwrap().code() {
+            assert_eq!(code, 130, "{stderr}");
+            assert!(stderr.contains("interrupted after") && !stderr.contains("tok/s"), "{stderr}");
+            return;
+        }
+    }
+    panic!("the program never listened");
 }

@@ -49,7 +49,7 @@ fn a_pack_runs_beside_its_tokenizer_and_says_so_without() {
 fn the_same_model_packs_to_the_same_bytes_and_replaces_the_old() {
     let place = packed();
     let first = std::fs::read(place.path("tiny.pack")).unwrap();
-    replace(&place.path("tiny.pack"), b"old");
+    replace(&place.path("tiny.pack"), b"MONOPACK and not much more");
     place.succeeds(&["pack", "-m", tiny().to_str().unwrap(), "-o", "tiny.pack"]);
     assert!(std::fs::read(place.path("tiny.pack")).unwrap() == first, "the packs differ");
     let mode = std::fs::metadata(place.path("tiny.pack")).unwrap().permissions().mode();
@@ -138,4 +138,38 @@ fn a_large_model_is_packed_once_into_the_cache() {
     // A cache that cannot be is named, with the variable that moves it.
     let seen = outcome(place.command(&args).env("MONOLITH_CACHE", place.path("config.json")));
     seen.is_failure(1, "set MONOLITH_CACHE to another one");
+}
+
+#[test]
+fn an_output_replaces_nothing_but_an_output_of_its_kind() {
+    let place = Place::new();
+    let model = place.model("m");
+    replace(&place.path("prompt.txt"), b"My fellow");
+    replace(
+        &place.path("prompts.jsonl"),
+        b"{\"id\": \"a\", \"kind\": \"x\", \"lang\": \"en\", \"chat\": false, \"text\": \"b\"}\n",
+    );
+    place.succeeds(&["pack", "-m", "m", "-o", "m.pack"]);
+    let files =
+        ["m/model.safetensors", "m/config.json", "m/tokenizer.json", "prompt.txt", "m.pack"];
+    let before: Vec<Vec<u8>> =
+        files.iter().map(|file| std::fs::read(place.path(file)).unwrap()).collect();
+    for file in files {
+        let run = ["run", "-m", "m", "-f", "prompt.txt", "-n", "2", "--xray", file];
+        place.fails(&run, 1, "it is not replaced");
+        place.fails(&["ids", "-m", "m", "--prompts", "prompts.jsonl", "-o", file], 1, "replaced");
+        if file != "m.pack" {
+            place.fails(&["pack", "-m", "m", "-o", file], 1, "it is not replaced");
+        }
+    }
+    for (file, before) in files.iter().zip(before) {
+        assert_eq!(std::fs::read(place.path(file)).unwrap(), before, "{file}");
+    }
+    // Outputs of the same kind are replaced.
+    for _ in 0..2 {
+        place.succeeds(&["pack", "-m", "m", "-o", "m.pack"]);
+        place.succeeds(&["run", "-m", "m", "-p", "a", "-n", "2", "--xray", "x.json.gz"]);
+        place.succeeds(&["ids", "-m", "m", "--prompts", "prompts.jsonl", "-o", "ids.json"]);
+    }
+    drop(model);
 }
