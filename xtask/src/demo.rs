@@ -60,7 +60,7 @@ fn decode(repo: &Repo, options: &Options) -> Result<PathBuf> {
     };
     let trace = repo.target.join("demo/trace.json.gz");
     clear(&trace)?;
-    say::heading("building the decoder: about three minutes the first time");
+    say::heading("building the decoder: about four minutes the first time");
     command::run(repo.cargo().args(["build", "--release", "--package", "monolith"]))?;
     say::heading("decoding");
     let mut monolith = Command::new(repo.target.join("release/monolith"));
