@@ -55,7 +55,8 @@ fn parts(readme: &str) -> Result<Option<(&str, &str)>> {
 
 /// The README with these tables.
 fn spliced(readme: &str, tables: &str) -> Result<String> {
-    let (before, after) = parts(readme)?.context("the README has no markers")?;
+    let (before, after) =
+        parts(readme)?.with_context(|| format!("{README} has no lines {BEGIN} and {END}"))?;
     Ok(format!("{before}\n\n{}\n\n{after}", tables.trim()))
 }
 
@@ -69,6 +70,12 @@ mod tests {
         let once = spliced(&readme, "| t |\n\n").unwrap();
         assert_eq!(once, format!("# a\n{BEGIN}\n\n| t |\n\n{END}\nb {BEGIN}\n"));
         assert_eq!(spliced(&once, "| t |").unwrap(), once);
+        let readme = format!("before\n\n{BEGIN}\nold\n{END}\n\nafter\n");
+        let once = spliced(&readme, "new\n").unwrap();
+        assert_eq!(once, format!("before\n\n{BEGIN}\n\nnew\n\n{END}\n\nafter\n"));
+        assert_eq!(spliced(&once, "new\n").unwrap(), once);
+        let error = spliced("no markers", "new").unwrap_err().to_string();
+        assert!(error.contains(BEGIN) && error.contains(END), "{error}");
     }
 
     #[test]

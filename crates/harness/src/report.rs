@@ -8,11 +8,6 @@ use crate::record::{Index, IndexEntry, RunFolder};
 use std::fmt::Write;
 use std::path::Path;
 
-/// The line before the tables in a README.
-pub const BEGIN: &str = "<!-- results -->";
-/// The line after them.
-pub const END: &str = "<!-- /results -->";
-
 /// Why a row's speed is not to be shown; empty if it is.
 ///
 /// An engine of ours needs a gate record in the folder that allows it; another may say that it
@@ -246,17 +241,6 @@ fn speed(row: &Row) -> String {
     let star = if row.throttled == Some(true) { "*" } else { "" };
     let (least, most) = (number(row.tok_s_min), number(row.tok_s_max));
     format!("{}{star} ({least} to {most})", number(row.tok_s_median))
-}
-
-/// A README with its tables replaced.
-///
-/// # Errors
-/// A README without the two markers, in words.
-pub fn spliced(readme: &str, tables: &str) -> Result<String, String> {
-    let missing = |marker| format!("the README has no line {marker}");
-    let begin = readme.find(BEGIN).ok_or_else(|| missing(BEGIN))? + BEGIN.len();
-    let end = readme[begin..].find(END).ok_or_else(|| missing(END))? + begin;
-    Ok(format!("{}\n\n{}\n\n{}", &readme[..begin], tables.trim_end(), &readme[end..]))
 }
 
 /// The README of a run's folder.

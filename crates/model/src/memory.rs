@@ -27,16 +27,6 @@ impl MemoryWeights {
         MemoryWeights { config: config.clone(), tensors: tensors.collect() }
     }
 
-    /// A copy of another model.
-    pub fn copy_of(weights: &dyn Weights) -> MemoryWeights {
-        let config = weights.config().clone();
-        let tensors = Tensor::all(&config)
-            .into_iter()
-            .map(|tensor| (tensor, weights.view(tensor).bytes().to_vec()))
-            .collect();
-        MemoryWeights { config, tensors }
-    }
-
     /// Sets one element, rounded to bf16.
     ///
     /// # Panics

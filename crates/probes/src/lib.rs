@@ -36,14 +36,6 @@ pub struct Options {
     pub child: Option<Vec<String>>,
 }
 
-/// Runs every probe on this GPU; NVRTC compiles them, and Nsight Compute is not tried.
-///
-/// # Errors
-/// See [`run`].
-pub fn run_all(device: usize) -> Result<Report, ProbeError> {
-    run(&Options { device, ..Options::default() })
-}
-
 /// Runs every probe. One that fails says so in the report.
 ///
 /// # Errors
