@@ -18,6 +18,10 @@ export type Phase = (typeof PHASES)[number];
 export const EVENT_KINDS = [
   "work",
   "wait_exchange",
+  "wait_ring_full",
+  "wait_ring_empty",
+  "wait_barrier",
+  "unrecorded",
 ] as const;
 
 export type EventKind = (typeof EVENT_KINDS)[number];

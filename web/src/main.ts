@@ -3,7 +3,7 @@
 import { DARK, LIGHT, type Theme } from "./paint/palette";
 import { TraceError } from "./trace/error";
 import { traceFromFile } from "./trace/parse";
-import { summarized } from "./trace/summary";
+import { type Summary, summarized } from "./trace/summary";
 import type { Trace } from "./trace/trace";
 import { caveats, headline, unit } from "./trace/words";
 import { Chart } from "./view/chart";
@@ -28,25 +28,34 @@ const chart = new Chart(
   },
   theme(),
 );
-let shown: Trace | null = null;
+let shown: { trace: Trace; summary: Summary } | null = null;
 
 function show(trace: Trace): void {
-  shown = trace;
   const summary = summarized(trace);
+  shown = { trace, summary };
   element("message").hidden = true;
   element("headline").textContent = headline(trace.meta, summary);
-  element("caveats").textContent = caveats(trace.meta);
+  element("caveats").textContent = caveats(trace.meta, summary);
   element("caveats").hidden = false;
   for (const word of document.querySelectorAll(".unit")) word.textContent = unit(trace.meta);
   element("chart").hidden = false;
-  legend(trace);
+  showLegend(element("legend"), trace.meta, summary, theme());
+  streamsButton().hidden = summary.streams.length === 0;
   chart.show(trace);
   showTables(element("tables"), trace.meta, summary);
 }
 
-function legend(trace: Trace): void {
-  const phases = summarized(trace).phases.map((time) => time.phase);
-  showLegend(element("legend"), trace.meta, phases, theme());
+function streamsButton(): HTMLButtonElement {
+  return element("streams", HTMLButtonElement);
+}
+
+/** Shows the streams of weights, or hides them, if the trace has any. */
+function toggleStreams(): void {
+  const button = streamsButton();
+  if (button.hidden) return;
+  const pressed = button.getAttribute("aria-pressed") !== "true";
+  button.setAttribute("aria-pressed", String(pressed));
+  chart.setStreams(pressed);
 }
 
 /** Says what went wrong; the trace shown before stays. */
@@ -127,6 +136,7 @@ function listenToKeys(): void {
     if (!command || (!shown && command.do !== "help")) return;
     event.preventDefault();
     if (command.do === "help") help.showModal();
+    else if (command.do === "streams") toggleStreams();
     else chart.run(command);
   });
 }
@@ -136,6 +146,7 @@ function listenToButtons(): void {
     "zoom-in": () => chart.run({ do: "zoom", factor: 2 }),
     "zoom-out": () => chart.run({ do: "zoom", factor: 1 / 2 }),
     fit: () => chart.run({ do: "fit" }),
+    streams: toggleStreams,
     help: () => help.showModal(),
   };
   for (const button of document.querySelectorAll<HTMLButtonElement>("button[data-action]")) {
@@ -172,7 +183,7 @@ function listenToFiles(): void {
 
 dark.addEventListener("change", () => {
   chart.setTheme(theme());
-  if (shown) legend(shown);
+  if (shown) showLegend(element("legend"), shown.trace.meta, shown.summary, theme());
 });
 listKeys();
 listenToKeys();

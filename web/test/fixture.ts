@@ -1,32 +1,35 @@
-// A trace like an engine's: blocks that work phase by phase and wait for the slowest.
+// A trace like an engine's: blocks that work phase by phase and wait for the slowest. This one is
+// a CPU's; test/gpu.ts has a GPU's.
 
 import { gzipSync } from "node:zlib";
-import { EVENT_KINDS, NO_BLOCK, NO_LAYER, PHASES, type Phase } from "../src/abi";
+import { EVENT_KINDS, type EventKind, NO_BLOCK, NO_LAYER, PHASES, type Phase } from "../src/abi";
 
 export interface Shape {
-  engine: "cpu" | "cuda";
   blocks: number;
   layers: number;
   /** Work of a phase, in ns, before it varies. */
   workNs: number;
 }
 
-export const CPU: Shape = { engine: "cpu", blocks: 2, layers: 6, workNs: 9000 };
-export const CUDA: Shape = { engine: "cuda", blocks: 170, layers: 28, workNs: 2600 };
+export const CPU: Shape = { blocks: 2, layers: 6, workNs: 9000 };
 
 /** The file's JSON. */
 export interface TraceFile {
   schema: string;
-  meta: Record<string, string | number>;
+  meta: Record<string, unknown>;
   phases: string[];
   kinds: string[];
   spans: Record<
-    "block" | "kind" | "phase" | "layer" | "waits_on" | "begin_ns" | "end_ns",
+    "counts" | "kind" | "phase" | "layer" | "waits_on" | "gap_ns" | "length_ns",
+    number[]
+  >;
+  streams: Record<
+    "counts" | "phase" | "layer" | "copies" | "bytes" | "begin_ns" | "length_ns",
     number[]
   >;
 }
 
-const SHARE: Record<Phase, number> = {
+export const SHARE: Record<Phase, number> = {
   embed: 0.1,
   qkv: 1.2,
   attention: 0.9,
@@ -49,8 +52,8 @@ export function seeded(seed: number): () => number {
   };
 }
 
-interface Recorded {
-  kind: (typeof EVENT_KINDS)[number];
+export interface Recorded {
+  kind: EventKind;
   phase: Phase;
   layer: number;
   waitsOn: number;
@@ -58,52 +61,92 @@ interface Recorded {
   end: number;
 }
 
+export interface Stream {
+  phase: Phase;
+  layer: number;
+  copies: number;
+  bytes: number;
+  begin: number;
+  end: number;
+}
+
+/** A CPU's trace. */
 export function traceFile(shape: Shape): TraceFile {
-  const rows = simulate(shape);
-  const spans: TraceFile["spans"] = {
-    block: [],
-    kind: [],
-    phase: [],
-    layer: [],
-    waits_on: [],
-    begin_ns: [],
-    end_ns: [],
-  };
-  rows.forEach((row, block) => {
-    for (const { kind, phase, layer, waitsOn, begin, end } of row) {
-      spans.block.push(block);
-      spans.kind.push(EVENT_KINDS.indexOf(kind));
-      spans.phase.push(PHASES.indexOf(phase));
-      spans.layer.push(layer);
-      spans.waits_on.push(waitsOn);
-      spans.begin_ns.push(begin);
-      spans.end_ns.push(end);
-    }
-  });
-  const tokenNs = spans.end_ns.reduce((most, end) => Math.max(most, end), 0);
+  const spans = spansOf(simulate(shape));
+  const { blocks, layers } = shape;
+  return fileOf(metaOf({ blocks, layers, token_ns: lastEnd(spans) }), spans, streamsOf([], blocks));
+}
+
+export function fileOf(
+  meta: TraceFile["meta"],
+  spans: TraceFile["spans"],
+  streams: TraceFile["streams"],
+): TraceFile {
   return {
-    schema: "monolith-trace/1",
-    meta: metaOf(shape, tokenNs),
+    schema: "monolith-trace/2",
+    meta,
     phases: [...PHASES],
     kinds: [...EVENT_KINDS],
     spans,
+    streams,
   };
 }
 
-function metaOf({ engine, blocks, layers }: Shape, tokenNs: number): TraceFile["meta"] {
+export function metaOf(own: TraceFile["meta"]): TraceFile["meta"] {
   return {
-    engine,
-    variant: engine === "cpu" ? "bf16-cpu-avx512" : "bf16-sm120a",
-    device: engine === "cpu" ? "a made-up processor" : "a made-up GPU",
+    engine: "cpu",
+    variant: "bf16-cpu-avx512",
+    device: "a made-up processor",
     model: "Qwen3-0.6B",
+    build: null,
     position: 128,
-    blocks,
-    layers,
-    token_ns: tokenNs,
-    clock_error_ns: engine === "cpu" ? 25 : 32,
+    clock_error_ns: 25,
+    alignment: "one clock for all threads",
     overflow: 0,
+    sms: [],
+    phase_bytes: {},
+    pace: null,
     generator: "test/fixture.ts",
+    ...own,
   };
+}
+
+/** The rows of all blocks, as the file has them. */
+export function spansOf(rows: Recorded[][]): TraceFile["spans"] {
+  const all = rows.flat();
+  return {
+    counts: rows.map((row) => row.length),
+    kind: all.map(({ kind }) => EVENT_KINDS.indexOf(kind)),
+    phase: all.map(({ phase }) => PHASES.indexOf(phase)),
+    layer: all.map(({ layer }) => layer),
+    waits_on: all.map(({ waitsOn }) => waitsOn),
+    gap_ns: rows.flatMap((row) => row.map(({ begin }, at) => begin - (row[at - 1]?.end ?? 0))),
+    length_ns: all.map(({ begin, end }) => end - begin),
+  };
+}
+
+export function streamsOf(rows: Stream[][], blocks: number): TraceFile["streams"] {
+  const all = rows.flat();
+  return {
+    counts: Array.from({ length: blocks }, (_, block) => rows[block]?.length ?? 0),
+    phase: all.map(({ phase }) => PHASES.indexOf(phase)),
+    layer: all.map(({ layer }) => layer),
+    copies: all.map(({ copies }) => copies),
+    bytes: all.map(({ bytes }) => bytes),
+    begin_ns: all.map(({ begin }) => begin),
+    length_ns: all.map(({ begin, end }) => end - begin),
+  };
+}
+
+export function lastEnd({ counts, gap_ns, length_ns }: TraceFile["spans"]): number {
+  let [row, last] = [0, 0];
+  for (const count of counts) {
+    let now = 0;
+    for (const end = row + count; row < end; row++)
+      now += (gap_ns[row] ?? 0) + (length_ns[row] ?? 0);
+    last = Math.max(last, now);
+  }
+  return last;
 }
 
 /** Each block does every phase, then waits for the block that was last. */

@@ -43,6 +43,21 @@ pub fn chromium() -> Result<PathBuf> {
     }
 }
 
+/// Which wheels a folder holds.
+const INSTALLED: &str = "wheels.txt";
+
+/// The folder with these Python wheels, which are installed if it does not hold just them.
+pub fn wheels_once(wheels: &[&str], home: &Path, why: &str) -> Result<()> {
+    let wanted = wheels.join("\n");
+    if fs::read_to_string(home.join(INSTALLED)).is_ok_and(|found| found == wanted) {
+        return Ok(());
+    }
+    say::installing(format_args!("{} into {}", wheels.join(", "), home.display()), why);
+    self::wheels(wheels, home, why, |home| {
+        fs::write(home.join(INSTALLED), &wanted).context("could not note what is installed")
+    })
+}
+
 /// Installs Python wheels beside their folder, finishes them there, and moves the whole to its
 /// place, so that half an installation never counts.
 pub fn wheels(

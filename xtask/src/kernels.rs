@@ -8,7 +8,6 @@ use monolith_kernels::source::KERNEL;
 use monolith_kernels::{Arch, NVRTC_PACKAGE, Shape, Sources, Variant};
 use monolith_model::synth;
 use std::fmt::Write;
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -18,8 +17,6 @@ use crate::{command, install, say};
 
 /// NVIDIA's compiler library and disassembler; neither needs a driver.
 const WHEELS: [&str; 2] = [NVRTC_PACKAGE, "nvidia-cuda-nvdisasm==13.4.92"];
-/// Which wheels the folder holds.
-const INSTALLED: &str = "wheels.txt";
 /// The shapes that are compiled.
 const SHAPES: [&str; 2] = ["qwen3-0.6b", "tiny"];
 /// Loads and stores of local memory: spills, and arrays that are indexed at run time.
@@ -33,16 +30,8 @@ pub struct Tools {
 /// Finds the tools, or installs them.
 pub fn tools(repo: &Repo) -> Result<Tools> {
     let tools = Tools { home: repo.target.join(TOOLS) };
-    let wanted = WHEELS.join("\n");
-    if fs::read_to_string(tools.home.join(INSTALLED)).is_ok_and(|found| found == wanted) {
-        return Ok(tools);
-    }
     let why = "the kernels are compiled and read with them (NVIDIA's licence applies)";
-    say::installing(format_args!("{} into {}", WHEELS.join(", "), tools.home.display()), why);
-    let finish = |home: &Path| {
-        fs::write(home.join(INSTALLED), &wanted).context("could not note what is installed")
-    };
-    install::wheels(&WHEELS, &tools.home, "NVIDIA's tools come as Python wheels", finish)?;
+    install::wheels_once(&WHEELS, &tools.home, why)?;
     Ok(tools)
 }
 
@@ -84,14 +73,14 @@ fn disassemble(tools: &Tools, cubin: &Path) -> Result<Sass> {
 
 fn heading() -> String {
     format!(
-        "{:<12}{:<9}{:<34}{:>9}{:>16}{:>13}{:>9}{:>10}",
+        "{:<24}{:<9}{:<34}{:>9}{:>16}{:>13}{:>9}{:>10}",
         "variant", "arch", "shape", "registers", "shared / max", "instructions", "KB", "compile"
     )
 }
 
 fn row(kernel: &Built, arch: Arch, sass: &Sass) -> String {
     let function = kernel.info.kernel(KERNEL);
-    let mut line = format!("{:<12}{arch:<9}{:<34}", kernel.row.variant, kernel.row.shape);
+    let mut line = format!("{:<24}{arch:<9}{:<34}", kernel.row.variant, kernel.row.shape);
     let (registers, bytes) =
         function.map_or((0, 0), |function| (function.registers, function.code_bytes));
     let shared = format!("{} / {}", kernel.info.shared_bytes(KERNEL), arch.shared_bytes_max());

@@ -17,6 +17,7 @@ mod sass;
 mod say;
 mod test;
 mod tidy;
+mod traces;
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use crate::node::Node;
 use crate::repo::Repo;
-use crate::{command, install, kernels, page, say, tidy};
+use crate::{command, install, kernels, page, say, tidy, traces};
 
 /// What to run.
 #[derive(clap::Args)]
@@ -38,14 +38,15 @@ enum Outcome {
 }
 
 /// In order: what fails fastest comes first.
-const STEPS: [Step; 12] = [
+const STEPS: [Step; 13] = [
     step("format", "cargo fmt --all --check", format),
     step("tidy", "floors, limits, generated files, forbidden text", |repo| passed(tidy::run(repo))),
     step("clippy", "cargo clippy --workspace --all-targets, warnings denied", clippy),
     step("kernels", "every GPU kernel compiles, and its machine code is as wanted", gpu_kernels),
     step("tests", "cargo test --workspace", |repo| cargo(repo, &["test", "--workspace"])),
+    step("traces", "the tests' traces, by Perfetto's own protobufs", perfetto),
     slow("model check", "the hand-off protocol under every schedule that loom finds", model_check),
-    step("python", "every Python file compiles", python),
+    step("python", "every Python file compiles, and the tools' tests pass", python),
     step("page packages", "Node if need be, npm ci if need be", page_packages),
     step("page check", "npm run check", |repo| npm(repo, "check")),
     step("page tests", "npm test", |repo| npm(repo, "test")),
@@ -137,6 +138,11 @@ fn gpu_kernels(repo: &Repo) -> Result<Outcome> {
     passed(kernels::run(repo, &tools))
 }
 
+fn perfetto(repo: &Repo) -> Result<Outcome> {
+    let Some(protobufs) = needed(traces::protobufs(repo))? else { return Ok(Outcome::Skipped) };
+    passed(traces::check(repo, &protobufs))
+}
+
 fn model_check(repo: &Repo) -> Result<Outcome> {
     let package = ["test", "--package", "monolith-handoff", "--features", "loom"];
     cargo(repo, &[&package[..], &["--release", "--test", "model"]].concat())
@@ -161,9 +167,14 @@ fn python(repo: &Repo) -> Result<Outcome> {
         return Ok(Outcome::Passed);
     }
     let Some(python) = needed(install::python())? else { return Ok(Outcome::Skipped) };
-    let mut python = Command::new(python);
-    python.current_dir(&repo.root).env("PYTHONPYCACHEPREFIX", repo.target.join("pycache"));
-    passed(command::run(python.args(["-m", "py_compile"]).args(files)))
+    let run = |arguments: &[&str]| {
+        let mut python = Command::new(&python);
+        python.current_dir(&repo.root).env("PYTHONPYCACHEPREFIX", repo.target.join("pycache"));
+        command::run(python.args(["-m"]).args(arguments))
+    };
+    let names: Vec<&str> = files.iter().map(String::as_str).collect();
+    run(&[&["py_compile"], &names[..]].concat())?;
+    passed(run(&["unittest", "discover", "-s", "tools"]))
 }
 
 fn page_packages(repo: &Repo) -> Result<Outcome> {

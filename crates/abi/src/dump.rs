@@ -1,55 +1,114 @@
-//! The dump: the raw records that an engine leaves behind for one step.
+//! The dump: what an engine leaves behind of one step, before anything is aligned or added up.
+//!
+//! A block's time is told by stamps: each says what the block does from its clock reading on,
+//! until the next stamp of the same role. Nothing lies between two spans, so nothing is missed;
+//! what is not known is said ([`EventKind::Unrecorded`]).
 
 use crate::{EventKind, Phase};
 
-/// Stands for "no layer" in [`Record::layer`].
+/// Stands for "no layer" in a layer's place.
 pub const NO_LAYER: u16 = u16::MAX;
-/// Stands for "nobody" in [`Record::waits_on`].
+/// Stands for "nobody" in a block's place.
 pub const NO_BLOCK: u16 = u16::MAX;
-/// Version of the record layout.
-pub const DUMP_VERSION: u32 = 1;
+/// Stands for "no SM" in an SM's place.
+pub const NO_SM: u16 = u16::MAX;
+/// Version of the dump's layout.
+pub const DUMP_VERSION: u32 = 2;
 
-/// One span of one block: 24 bytes, no padding, little endian.
+/// From `clock` on, and until the next stamp of the role, the block does this.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(C)]
-pub struct Record {
-    /// Begin, nanoseconds on the engine's clock.
-    pub begin_ns: u64,
-    /// End, nanoseconds on the same clock.
-    pub end_ns: u64,
-    /// Layer, or [`NO_LAYER`].
-    pub layer: u16,
-    /// The block (GPU thread block, or CPU thread) that recorded the span.
-    pub block: u16,
-    /// For a wait: the block whose value arrived last, or [`NO_BLOCK`].
-    pub waits_on: u16,
-    /// For work: the phase. For a wait: the phase whose output was waited for.
-    pub phase: Phase,
-    /// What the time was spent on.
+pub struct Stamp {
+    /// Ticks of the block's own clock ([`Dump::clock_hz`]).
+    pub clock: u64,
+    /// What the time is spent on; [`EventKind::Unrecorded`] after the role's last span.
     pub kind: EventKind,
+    /// For work: the phase. For a wait on an exchange: the phase whose output is waited for. For
+    /// a wait on the ring: the phase whose weights it is about.
+    pub phase: Phase,
+    /// The layer of that phase, or [`NO_LAYER`].
+    pub layer: u16,
+    /// For a wait on an exchange: the block whose value arrived last, or [`NO_BLOCK`] where all
+    /// were there at the first look. Else [`NO_BLOCK`].
+    pub producer: u16,
 }
 
-const _: () = assert!(size_of::<Record>() == 24 && align_of::<Record>() == 8);
+/// One bulk copy of weights, from being issued to having arrived.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Copied {
+    /// Ticks of the block's own clock when the copy was issued.
+    pub issue_clock: u64,
+    /// And when the last of its bytes was seen to be there.
+    pub arrival_clock: u64,
+    /// Size.
+    pub bytes: u32,
+    /// The phase whose weights they are.
+    pub phase: Phase,
+    /// The layer of that phase, or [`NO_LAYER`].
+    pub layer: u16,
+}
 
-/// Everything one instrumented step leaves behind.
+/// The same moment on the block's own clock and on the one that all blocks share.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Anchor {
+    /// Ticks of the block's own clock.
+    pub clock: u64,
+    /// The shared clock: nanoseconds, of which it shows multiples of [`Dump::global_step_ns`].
+    pub global_ns: u64,
+}
+
+/// What one block leaves behind. Everything in order of its clock (copies: of their issue).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct BlockDump {
+    /// The SM it ran on, or [`NO_SM`].
+    pub sm: u16,
+    /// The consumers' stamps: those of the warp (or thread) that speaks for the block.
+    pub consumer: Vec<Stamp>,
+    /// The loader's stamps; empty where weights are not streamed by a role of their own.
+    pub loader: Vec<Stamp>,
+    /// The weight stream's copies; empty likewise.
+    pub copies: Vec<Copied>,
+    /// At least two.
+    pub anchors: Vec<Anchor>,
+    /// Stamps, copies and anchors that did not fit in the engine's buffers.
+    pub lost: u64,
+}
+
+/// Time of a token in a decode loop, launch to launch, in nanoseconds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Pace {
+    /// In the build that records nothing.
+    pub headline_ns: f64,
+    /// In the build that recorded this dump, every step recording.
+    pub instrumented_ns: f64,
+}
+
+/// Everything one recorded step leaves behind.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Dump {
     /// Engine name, `cpu` or `cuda`.
     pub engine: String,
-    /// Row of the variant table, for example `bf16-cpu-avx512`.
+    /// Row of the variant table whose time it shows, for example `bf16-flag`.
     pub variant: String,
     /// What the step ran on, in the machine's own words.
     pub device: String,
-    /// Number of blocks that took part.
-    pub blocks: u16,
+    /// Model whose step it is.
+    pub model: String,
+    /// What names the kernels (a hash), empty where there are none.
+    pub build: String,
     /// Number of layers in the model.
     pub layers: u16,
     /// Position of the recorded step (tokens already cached).
     pub position: u32,
-    /// Resolution of the clock: no stamp is truer than this.
-    pub clock_error_ns: u64,
-    /// Records that did not fit in the buffers.
-    pub overflow: u64,
-    /// The spans of each block in order of begin; blocks follow one another.
-    pub records: Vec<Record>,
+    /// Ticks a second of the blocks' own clocks, as far as it is known beforehand: alignment
+    /// measures each.
+    pub clock_hz: u64,
+    /// Of what the shared clock shows multiples: 64 ns on an H200.
+    pub global_step_ns: u64,
+    /// Bytes that each phase reads in this step, all layers together: weights, and for attention
+    /// the KV cache. Phases that read none are left out.
+    pub phase_bytes: Vec<(Phase, u64)>,
+    /// How fast the loop around the step ran, if that was measured.
+    pub pace: Option<Pace>,
+    /// By block.
+    pub blocks: Vec<BlockDump>,
 }

@@ -1,7 +1,7 @@
 //! The same facts, written out for the other languages.
 
-use crate::kernel::{self, Control, FaultRecord, StepArgs};
-use crate::{EventKind, Phase, WaitKind, dump, pack};
+use crate::kernel::{self, Control, FaultRecord, StepArgs, XrayHeader};
+use crate::{EventKind, Phase, WaitKind, WeightFormat, dump, pack};
 use std::fmt::Write;
 
 /// A generated file: its path from the repository's root, and its text.
@@ -55,11 +55,16 @@ fn cuda() -> String {
     );
     cuda_enum(&mut text, "Phase", Phase::ALL.iter().map(|phase| format!("{phase:?}")));
     cuda_enum(&mut text, "WaitKind", WaitKind::ALL.iter().map(|kind| format!("{kind:?}")));
+    cuda_enum(&mut text, "EventKind", EventKind::ALL.iter().map(|kind| format!("{kind:?}")));
+    cuda_enum(&mut text, "WeightFormat", WeightFormat::ALL.iter().map(|of| format!("{of:?}")));
     for (name, value) in [
         ("NO_LAYER", u32::from(dump::NO_LAYER)),
         ("TILE_ROWS", pack::TILE_ROWS as u32),
         ("FRAGMENT_COLS", pack::FRAGMENT_COLS as u32),
         ("FRAGMENT_BYTES_BF16", pack::FRAGMENT_BYTES_BF16 as u32),
+        ("FRAGMENT_COLS_FP8", pack::FRAGMENT_COLS_FP8 as u32),
+        ("FRAGMENT_BYTES_FP8", pack::FRAGMENT_BYTES_FP8 as u32),
+        ("SCALE_BYTES_FP8", pack::SCALE_BYTES_FP8 as u32),
         ("BLOCKS_MAX", kernel::BLOCKS_MAX),
         ("EOS_MAX", kernel::EOS_MAX as u32),
         ("NOT_A_NUMBER", kernel::NOT_A_NUMBER),
@@ -71,12 +76,19 @@ fn cuda() -> String {
         ("PLANTED_NO_POST", kernel::PLANTED_NO_POST),
         ("PLANTED_NO_LOAD", kernel::PLANTED_NO_LOAD),
         ("PLANTED_NO_RELEASE", kernel::PLANTED_NO_RELEASE),
+        ("XRAY_CONSUMER", kernel::XRAY_CONSUMER),
+        ("XRAY_LOADER", kernel::XRAY_LOADER),
+        ("XRAY_ARRIVALS", kernel::XRAY_ARRIVALS),
+        ("XRAY_ANCHORS", kernel::XRAY_ANCHORS),
+        ("XRAY_BLOCK_BYTES", kernel::XRAY_BLOCK_BYTES),
+        ("XRAY_NO_LAYER", kernel::XRAY_NO_LAYER),
     ] {
         let _ = writeln!(text, "constexpr u32 {name} = {value}u;");
     }
     text.push('\n');
     cuda_struct(&mut text, "Control", Control::FIELDS, size_of::<Control>());
     cuda_struct(&mut text, "FaultRecord", FaultRecord::FIELDS, size_of::<FaultRecord>());
+    cuda_struct(&mut text, "XrayHeader", XrayHeader::FIELDS, size_of::<XrayHeader>());
     cuda_struct(&mut text, "StepArgs", StepArgs::FIELDS, size_of::<StepArgs>());
     text.push_str("}  // namespace abi\n");
     text

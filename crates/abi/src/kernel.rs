@@ -93,6 +93,11 @@ wire_struct! {
         embedding: u64, "u64 @";
         /// How long a wait may last.
         patience_ns: u64, "u64 @";
+        /// What each block waited for when the launch was left: `[blocks][2]`, its consumers and
+        /// its loader.
+        waits: u64, "FaultRecord* @";
+        /// The X-ray's buffers, [`XRAY_BLOCK_BYTES`] a block, or null: this step is not recorded.
+        xray: u64, "u8* @";
         /// Step number, from 1.
         epoch: u32, "u32 @";
         /// Position of the token.
@@ -166,4 +171,48 @@ wire_struct! {
 }
 
 const _: () = assert!(size_of::<FaultRecord>() == 64 && size_of::<Control>() == 16);
-const _: () = assert!(size_of::<StepArgs>() == 20 * 8 + 16 * 4);
+const _: () = assert!(size_of::<StepArgs>() == 22 * 8 + 16 * 4);
+
+/// Stamps that a block's consumers may leave in one step.
+pub const XRAY_CONSUMER: u32 = 4096;
+/// Stamps that a block's loader may leave.
+pub const XRAY_LOADER: u32 = 4096;
+/// Arrivals of copies that a block's observer may leave.
+pub const XRAY_ARRIVALS: u32 = 2048;
+/// Anchors that it may leave.
+pub const XRAY_ANCHORS: u32 = 2048;
+/// From one block's buffers to the next one's.
+pub const XRAY_BLOCK_BYTES: u32 = size_of::<XrayHeader>() as u32
+    + 8 * (XRAY_CONSUMER + XRAY_LOADER + XRAY_ARRIVALS)
+    + 16 * XRAY_ANCHORS;
+
+/// In the place of a layer in a stamp: none.
+pub const XRAY_NO_LAYER: u32 = 0xff;
+
+wire_struct! {
+    /// First in a block's X-ray buffers. Behind it: the consumers' stamps, the loader's, the
+    /// arrivals (8 bytes each: the clock's low 32 bits; kind, phase, layer and a detail) and the
+    /// anchors (16 bytes each: clock, global timer).
+    XrayHeader {
+        /// `clock64` when the observer began: what the stamps' 32 bits count from.
+        begin_clock: u64, "u64 @";
+        /// The SM when the observer began.
+        sm_begin: u32, "u32 @";
+        /// The SM when it ended.
+        sm_end: u32, "u32 @";
+        /// Stamps of the consumers; more than fit are counted and lost.
+        consumer: u32, "u32 @";
+        /// Stamps of the loader.
+        loader: u32, "u32 @";
+        /// Arrivals.
+        arrivals: u32, "u32 @";
+        /// Anchors.
+        anchors: u32, "u32 @";
+        /// The step's epoch: what is older is not of this step.
+        epoch: u32, "u32 @";
+        /// Nothing: there is no padding.
+        reserved: [u32; 7], "u32 @[7]";
+    }
+}
+
+const _: () = assert!(size_of::<XrayHeader>() == 64 && XRAY_BLOCK_BYTES.is_multiple_of(32));

@@ -3,6 +3,7 @@
 //! ([`generate`]); `cargo xtask tidy` fails when a generated file is stale.
 
 pub mod dump;
+pub mod fault;
 pub mod generate;
 pub mod kernel;
 pub mod pack;
@@ -81,13 +82,41 @@ wire_enum! {
         Work = 0, "work";
         /// Blocked on an exchange: values of the named phase had not arrived yet.
         WaitExchange = 1, "wait_exchange";
+        /// A consumer blocked on the ring: the named phase's weights were not there yet.
+        WaitRingFull = 2, "wait_ring_full";
+        /// The loader blocked on the ring: consumers had not released a stage yet.
+        WaitRingEmpty = 3, "wait_ring_empty";
+        /// Blocked on the block's own barrier: other warps were not there yet.
+        WaitBarrier = 4, "wait_barrier";
+        /// Nothing is known of this time.
+        Unrecorded = 5, "unrecorded";
     }
 }
 
 impl EventKind {
     /// Whether the span is time blocked on somebody else.
     pub fn is_wait(self) -> bool {
-        self != EventKind::Work
+        !matches!(self, EventKind::Work | EventKind::Unrecorded)
+    }
+}
+
+wire_enum! {
+    /// Who in a block a span is of: each role has a track of its own.
+    Role {
+        /// The warps that compute.
+        Consumer = 0, "consumer";
+        /// The lane that streams the weights.
+        Loader = 1, "loader";
+    }
+}
+
+wire_enum! {
+    /// How a matrix's weights are encoded.
+    WeightFormat {
+        /// As in the checkpoint.
+        Bf16 = 0, "bf16";
+        /// E4M3 (four bits of exponent, three of mantissa, no infinities), and an f32 scale a row.
+        Fp8 = 1, "fp8";
     }
 }
 

@@ -1,5 +1,6 @@
 //! The engines that turn a token into the next: one step, one token.
 
+mod bytes;
 pub mod cpu;
 pub mod cuda;
 mod plan;
@@ -8,7 +9,7 @@ mod rope;
 pub use cpu::{CpuEngine, CpuOptions};
 pub use cuda::{CudaEngine, CudaOptions};
 
-use monolith_abi::{Phase, dump::Dump};
+use monolith_abi::{Phase, dump::Dump, fault::FaultDump};
 use monolith_handoff::{Fault, FaultCause};
 use monolith_model::Config;
 use std::time::{Duration, Instant};
@@ -99,6 +100,33 @@ pub trait Engine {
     /// Those of [`Engine::step`].
     fn step_recorded(&mut self, token: u32, position: usize) -> Result<(u32, Dump), EngineError>;
 
+    /// [`Engine::decode`], every step recording; gives the dump of the step `chosen` (from 0).
+    ///
+    /// # Errors
+    /// Those of [`Engine::decode`]; a step that is none of these is a gap.
+    fn decode_recorded(
+        &mut self,
+        token: u32,
+        position: usize,
+        steps: usize,
+        chosen: usize,
+    ) -> Result<(Decoded, Dump), EngineError> {
+        let begin = Instant::now();
+        let mut tokens = Vec::with_capacity(steps);
+        let mut kept = None;
+        for step in 0..steps {
+            let from = tokens.last().copied().unwrap_or(token);
+            let (next, dump) = self.step_recorded(from, position + step)?;
+            tokens.push(next);
+            if step == chosen {
+                kept = Some(dump);
+            }
+        }
+        let seconds = begin.elapsed().as_secs_f64();
+        let gap = EngineError::Gap { position: position + chosen, cached: self.cached() };
+        Ok((Decoded { tokens, seconds }, kept.ok_or(gap)?))
+    }
+
     /// The last step's logits, one a vocabulary row.
     fn logits(&self, out: &mut Vec<f32>);
 
@@ -180,23 +208,20 @@ pub enum EngineError {
         fault: Fault,
     },
     /// A wait inside the kernel ended without what it waited for.
-    #[error("block {block} (warp {warp}) waited for {what} and gave up after {patience:?}")]
-    KernelFault {
-        /// Who waited.
-        block: u32,
-        /// Which of its warps.
-        warp: u32,
-        /// For what, of which phase and layer, and from whom.
-        what: String,
-        /// How long a wait may last.
-        patience: Duration,
-    },
+    #[error(
+        "block {} (warp {}) waited for {} and gave up after {:?}",
+        .0.cause.block, .0.cause.warp, .0.cause.what(), Duration::from_nanos(.0.patience_ns)
+    )]
+    KernelFault(Box<FaultDump>),
     /// The GPU, its driver or the kernel cannot be used: why, and what helps.
     #[error("{0}")]
     Gpu(String),
     /// A step cannot be recorded by this variant.
-    #[error("variant {0} records no X-ray")]
+    #[error("variant {0} records no X-ray: load the one that `kernels list` shows with one")]
     NoXray(String),
+    /// What a recorded step left behind makes no sense: a bug in the kernel or here.
+    #[error("the X-ray's buffers: {0}")]
+    Xray(String),
     /// A block panicked: a bug in the engine.
     #[error("block {block} panicked: {message}")]
     Panic {

@@ -2,12 +2,14 @@
 
 mod common;
 
-use common::{decode, intermediates, pack, random};
+use common::{decode, intermediates, pack, pack_as, random, random_codes};
 
-use monolith_abi::{EventKind, Phase, dump::NO_BLOCK};
+use monolith_abi::dump::{NO_BLOCK, Stamp};
+use monolith_abi::{EventKind, Phase};
 use monolith_engine::cpu::{Planted, simd::Simd};
 use monolith_engine::{CpuEngine, CpuOptions, Engine, EngineError};
 use monolith_model::{Config, LayerTensor, MemoryWeights, Tensor};
+use monolith_pack::Formats;
 use monolith_reference::{KvFormat, Reference, Stop, first_difference};
 use proptest::prelude::*;
 use std::time::{Duration, Instant};
@@ -228,6 +230,30 @@ fn damaged_weights_are_an_error_and_not_a_token() {
 }
 
 #[test]
+fn every_format_agrees_with_the_reference() {
+    for tied in [true, false] {
+        let config = Config { tied, ..config() };
+        let weights = random_codes(&config, 43);
+        for formats in Formats::NAMED {
+            let pack = pack_as(&weights, formats);
+            let mut engine = CpuEngine::load(pack, &options(3)).expect("loads");
+            assert!(engine.info().variant.starts_with(formats.name()));
+            let mut reference = Reference::new(&weights, KvFormat::Bf16);
+            let stop = Stop { layers: config.layers, after: Phase::LmHead };
+            let mut token = 3;
+            for position in 0..20 {
+                let wanted = reference.trace(&[token], stop).expect("the reference runs");
+                reference.advance(&[token]).expect("the reference runs");
+                engine.step(token, position).expect("the step runs");
+                let difference = first_difference(&wanted, &intermediates(&engine), TOLERANCE);
+                assert_eq!(difference, None, "{}, position {position}", formats.name());
+                token = (token * 31 + 17) % config.vocab as u32;
+            }
+        }
+    }
+}
+
+#[test]
 fn a_recorded_step_is_the_same_step_with_every_wait_named() {
     let config = config();
     let weights = random(&config, 29);
@@ -238,29 +264,26 @@ fn a_recorded_step_is_the_same_step_with_every_wait_named() {
             let next = plain.step(9, position).expect("runs");
             let (same, dump) = recorded.step_recorded(9, position).expect("runs");
             assert_eq!(next, same);
-            assert_eq!((dump.blocks as usize, dump.layers as usize), (threads, config.layers));
+            assert_eq!((dump.blocks.len(), dump.layers as usize), (threads, config.layers));
             assert_eq!(dump.position as usize, position);
-            let work = |phase, block: u16| {
-                let is = |r: &&monolith_abi::dump::Record| {
-                    r.phase == phase && r.block == block && r.kind == EventKind::Work
+            for (block, left) in dump.blocks.iter().enumerate() {
+                let stamps = &left.consumer;
+                let work = |phase| {
+                    let is = |s: &&Stamp| s.phase == phase && s.kind == EventKind::Work;
+                    stamps.iter().filter(is).count()
                 };
-                dump.records.iter().filter(is).count()
-            };
-            for block in 0..threads as u16 {
                 for phase in [Phase::Qkv, Phase::OProj, Phase::GateUp, Phase::Down] {
-                    assert_eq!(work(phase, block), config.layers);
+                    assert_eq!(work(phase), config.layers);
                 }
-                assert_eq!((work(Phase::Embed, block), work(Phase::LmHead, block)), (1, 1));
-            }
-            for pair in dump.records.windows(2).filter(|pair| pair[0].block == pair[1].block) {
-                assert!(pair[0].end_ns <= pair[1].begin_ns, "{pair:?}");
-            }
-            for record in &dump.records {
-                let names_somebody_else =
-                    record.waits_on != record.block && (record.waits_on as usize) < threads;
-                match record.kind {
-                    EventKind::Work => assert_eq!(record.waits_on, NO_BLOCK),
-                    EventKind::WaitExchange => assert!(names_somebody_else, "{record:?}"),
+                assert_eq!((work(Phase::Embed), work(Phase::LmHead)), (1, 1));
+                assert!(stamps.is_sorted_by_key(|stamp| stamp.clock), "{stamps:?}");
+                assert_eq!(stamps.last().expect("stamps").kind, EventKind::Unrecorded);
+                assert!(left.anchors.len() >= 2 && left.lost == 0 && left.copies.is_empty());
+                for stamp in stamps {
+                    let somebody_else = usize::from(stamp.producer) != block
+                        && usize::from(stamp.producer) < threads;
+                    let is_wait = stamp.kind == EventKind::WaitExchange;
+                    assert!(if is_wait { somebody_else } else { stamp.producer == NO_BLOCK });
                 }
             }
         }
@@ -275,8 +298,9 @@ fn a_recorded_step_may_follow_and_precede_plain_ones() {
     for position in 0..150 {
         if position % 3 == 1 {
             let (_, dump) = engine.step_recorded(2, position).expect("runs");
-            let work = dump.records.iter().filter(|record| record.kind == EventKind::Work);
-            lengths.push(work.filter(|record| record.phase != Phase::Argmax).count());
+            let stamps = dump.blocks.iter().flat_map(|block| &block.consumer);
+            let work = stamps.filter(|stamp| stamp.kind == EventKind::Work);
+            lengths.push(work.filter(|stamp| stamp.phase != Phase::Argmax).count());
         } else {
             engine.step(2, position).expect("runs");
         }

@@ -85,12 +85,13 @@ pub fn weights_sha256(header: &Header) -> String {
     sha256_hex((header.config_sha256.clone() + "\n" + &lines.collect::<String>()).as_bytes())
 }
 
-/// One hash of the weights' values, as `tools/reference.py` computes it from the checkpoint: of a
-/// line `name sha256` for each tensor, in order of name.
+/// One hash of the weights' values, as `tools/reference.py` computes it from the checkpoint (of
+/// other formats than bf16, from the one that `monolith unpack` writes): of a line `name sha256`
+/// for each tensor, in order of name.
 pub fn tensors_sha256(pack: &Pack) -> String {
     let mut lines: Vec<String> = Tensor::all(pack.config())
         .into_par_iter()
-        .map(|tensor| format!("{} {}\n", tensor.name(), sha256_hex(&pack.tensor_bytes(tensor))))
+        .map(|tensor| format!("{} {}\n", tensor.name(), sha256_hex(&pack.value_bytes(tensor))))
         .collect();
     lines.sort();
     sha256_hex(lines.concat().as_bytes())

@@ -7,6 +7,8 @@
 //! pack, engine ---------------------------------> gate -> gate-<variant>.json
 //!                                                   |
 //! pack, engine, environment -------------------> bench -> rows.jsonl -> report
+//!
+//! text, prompts, two packs and engines --------> quality -> quality-<variant>.json -> report
 //! ```
 //!
 //! A speed is printed only for a build, weights and variant whose gate passed in the same
@@ -16,8 +18,10 @@ pub mod bench;
 pub mod environment;
 pub mod gate;
 pub mod identity;
+pub mod pace;
 pub mod predict;
 pub mod prompts;
+pub mod quality;
 pub mod record;
 pub mod reference;
 pub mod report;
@@ -81,6 +85,12 @@ pub enum HarnessError {
     Unsteady {
         /// The test.
         test: String,
+    },
+    /// The quality cannot be measured like this.
+    #[error("the quality cannot be measured: {what}")]
+    Quality {
+        /// What is wrong.
+        what: String,
     },
     /// The engine's clock and the host's do not agree.
     #[error("the engine says that its steps took {engine_s} s, the host's clock {host_s} s")]

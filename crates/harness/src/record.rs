@@ -6,6 +6,7 @@
 use crate::bench::{Output, Row, rendered};
 use crate::environment::{Environment, slug};
 use crate::gate::GateRecord;
+use crate::quality::QualityRecord;
 use crate::{HarnessError, report};
 use serde::{Deserialize, Serialize};
 use std::io::Write;
@@ -151,13 +152,29 @@ impl RunFolder {
     /// # Errors
     /// A folder that cannot be listed. A file that is no record is left out.
     pub fn gates(&self) -> Result<Vec<GateRecord>, HarnessError> {
+        let paths = self.records("gate-")?;
+        Ok(paths.iter().filter_map(|path| GateRecord::read(path).ok()).collect())
+    }
+
+    /// Every quality record, by file name.
+    ///
+    /// # Errors
+    /// A folder that cannot be listed. A file that is no record is left out.
+    pub fn qualities(&self) -> Result<Vec<QualityRecord>, HarnessError> {
+        let paths = self.records("quality-")?;
+        Ok(paths.iter().filter_map(|path| QualityRecord::read(path).ok()).collect())
+    }
+
+    /// The JSON files whose names begin like this, in order.
+    fn records(&self, begin: &str) -> Result<Vec<PathBuf>, HarnessError> {
         let listed = std::fs::read_dir(&self.path).map_err(HarnessError::io(&self.path))?;
         let mut paths: Vec<PathBuf> = listed.flatten().map(|entry| entry.path()).collect();
+        paths.retain(|path| {
+            let name = path.file_name().map(|name| name.to_string_lossy());
+            name.is_some_and(|name| name.starts_with(begin) && name.ends_with(".json"))
+        });
         paths.sort();
-        let name = |path: &PathBuf| path.file_name().map(|n| n.to_string_lossy().into_owned());
-        let is_gate = |name: String| name.starts_with("gate-") && name.ends_with(".json");
-        let gates = paths.iter().filter(|path| name(path).is_some_and(is_gate));
-        Ok(gates.filter_map(|path| GateRecord::read(path).ok()).collect())
+        Ok(paths)
     }
 
     /// Adds rows.
@@ -198,6 +215,15 @@ impl RunFolder {
         record.write(&self.path)?;
         let (from, to) = (reference.join("reference.json"), self.path.join("reference.json"));
         std::fs::copy(&from, &to).map_err(HarnessError::io(&from))?;
+        self.write_readme()
+    }
+
+    /// Adds a quality record.
+    ///
+    /// # Errors
+    /// A file that cannot be written.
+    pub fn add_quality(&self, record: &QualityRecord) -> Result<(), HarnessError> {
+        record.write(&self.path)?;
         self.write_readme()
     }
 

@@ -4,6 +4,7 @@ use crate::HarnessError;
 use crate::bench::Row;
 use crate::gate::{GateRecord, Rule, refusals};
 use crate::identity::Subject;
+use crate::quality::{self, AgreementRule, QualityRecord, forgery, mismatches, record_refusals};
 use crate::record::{Index, IndexEntry, RunFolder};
 use std::fmt::Write;
 use std::path::Path;
@@ -26,17 +27,7 @@ pub fn row_refusals(row: &Row, gates: &[GateRecord], run_id: &str) -> Vec<String
     if row.gate_passed != Some(true) {
         reasons.push("no gate is said to have passed".into());
     }
-    let subject = Subject {
-        engine: row.engine.clone(),
-        variant: row.variant.clone(),
-        format: row.format.clone(),
-        gpu: row.gpu.clone(),
-        blocks: row.blocks,
-        build: row.build.clone(),
-        kernels: row.kernels.clone(),
-        weights_sha256: row.weights_sha256.clone(),
-        run_id: row.run_id.clone(),
-    };
+    let subject = subject_of(row);
     let of = |gate: &GateRecord| {
         let mut reasons = refusals(gate, &subject, &row.prompt_ids_sha256);
         if row.gate_rule != Some(gate.checks.tokens.rule) {
@@ -49,6 +40,21 @@ pub fn row_refusals(row: &Row, gates: &[GateRecord], run_id: &str) -> Vec<String
         Some(least) => reasons.extend(least),
     }
     reasons
+}
+
+/// What a row says that it is of.
+fn subject_of(row: &Row) -> Subject {
+    Subject {
+        engine: row.engine.clone(),
+        variant: row.variant.clone(),
+        format: row.format.clone(),
+        gpu: row.gpu.clone(),
+        blocks: row.blocks,
+        build: row.build.clone(),
+        kernels: row.kernels.clone(),
+        weights_sha256: row.weights_sha256.clone(),
+        run_id: row.run_id.clone(),
+    }
 }
 
 /// A run's rows by whether their speed may be shown.
@@ -134,7 +140,9 @@ fn gpu_section(results: &Path, gpu: &str, runs: &[&IndexEntry]) -> Result<String
         }
     }
     if let Some((folder, sorted)) = chosen {
-        text += &tables(&sorted);
+        let qualities = folder.qualities()?;
+        text += &tables(&sorted, &qualities);
+        text += &quality_table(&qualities, &folder.environment()?.run_id);
         let link = format!("[results/{0}](results/{0}/)", folder.name);
         let _ = writeln!(text, "Measured in {link}, all in one run.");
         let others = runs.iter().filter(|entry| entry.folder != folder.name);
@@ -149,11 +157,11 @@ fn gpu_section(results: &Path, gpu: &str, runs: &[&IndexEntry]) -> Result<String
 }
 
 /// A table of speeds and a list of what has none.
-fn tables(sorted: &SortedRows) -> String {
+fn tables(sorted: &SortedRows, qualities: &[QualityRecord]) -> String {
     let SortedRows { shown, hidden } = sorted;
     let mut text = String::new();
     if !shown.is_empty() {
-        text += &speeds(shown);
+        text += &speeds(shown, qualities);
     }
     if !hidden.is_empty() {
         text += "Measured but not shown, for want of a passed gate:\n\n";
@@ -175,8 +183,9 @@ fn tables(sorted: &SortedRows) -> String {
     text
 }
 
-/// Engines down, tests across: median and range in tok/s.
-fn speeds(rows: &[Row]) -> String {
+/// Engines down, tests across: median and range in tok/s; with the quality where one was measured.
+fn speeds(rows: &[Row], qualities: &[QualityRecord]) -> String {
+    let with_quality = rows.iter().any(|row| quality_cell(row, qualities).is_some());
     let mut tests: Vec<(Option<usize>, &str)> =
         rows.iter().map(|row| (row.position, row.test.as_str())).collect();
     tests.sort_unstable();
@@ -192,14 +201,16 @@ fn speeds(rows: &[Row]) -> String {
     let names: Vec<&str> = tests.iter().map(|(_, test)| *test).collect();
     let mut text = format!(
         "tok/s, median (min to max){}\n\n| engine | variant | format | model | {} | bytes/token \
-         | of roofline | gate |\n|---|---|---|---|{}--:|--:|---|\n",
+         | of roofline | gate |{}\n|---|---|---|---|{}--:|--:|---|{}\n",
         if rows.iter().any(|row| row.throttled == Some(true)) {
             "; * clocks were held back"
         } else {
             ""
         },
         names.join(" | "),
-        "--:|".repeat(names.len())
+        if with_quality { " quality |" } else { "" },
+        "--:|".repeat(names.len()),
+        if with_quality { "---|" } else { "" }
     );
     for engine in engines {
         let own: Vec<&Row> = rows.iter().filter(|row| engine_key(row) == engine).collect();
@@ -212,9 +223,13 @@ fn speeds(rows: &[Row]) -> String {
             (Some(true), _) => "passed",
             _ => "another engine",
         };
+        let quality = match (with_quality, quality_cell(first, qualities)) {
+            (true, cell) => format!(" {} |", cell.unwrap_or_default()),
+            (false, _) => String::new(),
+        };
         let _ = writeln!(
             text,
-            "| {} | {} | {} | {} | {gate} |",
+            "| {} | {} | {} | {} | {gate} |{quality}",
             engine.join(" | "),
             cells.collect::<Vec<_>>().join(" | "),
             first.bytes_per_token.map_or(String::new(), |bytes| format!("{:.0} MB", bytes / 1e6)),
@@ -226,6 +241,102 @@ fn speeds(rows: &[Row]) -> String {
     scopes.dedup();
     let _ = write!(text, "\nScope: {}.\n\n", scopes.join("; "));
     text
+}
+
+/// What a quality record of the row's own run says of the engine, in a few words.
+fn quality_cell(row: &Row, qualities: &[QualityRecord]) -> Option<String> {
+    let subject = subject_of(row);
+    let own = |record: &&QualityRecord| {
+        forgery(record).is_none() && mismatches(&record.measured.candidate, &subject).is_empty()
+    };
+    let record = qualities.iter().rev().find(own)?;
+    let share = record.numbers.agreement.share(record.thresholds.agreement);
+    let rise = 100.0 * record.numbers.perplexity.rise;
+    let verdict = verdict(record, &quality::refusals(record, &subject));
+    Some(format!("{verdict}: {rise:+.2}%, {:.1}% agree", 100.0 * share))
+}
+
+/// Whether a record that is believed passes.
+fn verdict(record: &QualityRecord, reasons: &[String]) -> &'static str {
+    match (reasons.is_empty(), record.is_experimental()) {
+        (true, _) => "passed",
+        (false, true) => "failed, experimental",
+        (false, false) => "failed",
+    }
+}
+
+/// The quality records of a run: a line each, and what is not believed with the reason. Empty if
+/// there are none.
+fn quality_table(records: &[QualityRecord], run_id: &str) -> String {
+    let doubt = |record: &QualityRecord| {
+        let own = [&record.measured.reference, &record.measured.candidate];
+        let elsewhere = own.iter().any(|subject| subject.run_id != run_id);
+        forgery(record).or(elsewhere.then_some("measured in another run"))
+    };
+    let (hidden, shown): (Vec<_>, Vec<_>) =
+        records.iter().partition(|record| doubt(record).is_some());
+    let mut text = String::new();
+    if !shown.is_empty() {
+        text += "Quality against the same model in bf16; KL in nats, greedy tokens that agree\n\n\
+                 | model | variant | format | perplexity | in bf16 | rise | KL mean | KL 99% \
+                 | greedy | forced | prefix | gate | text | tokens |\n\
+                 |---|---|---|--:|--:|--:|--:|--:|--:|--:|--:|---|---|--:|\n";
+    }
+    for record in &shown {
+        text += &quality_line(record);
+    }
+    let mut notes: Vec<String> = Vec::new();
+    for record in shown {
+        let name = quality_name(record);
+        notes.extend(record_refusals(record).iter().map(|reason| format!("- {name}: {reason}\n")));
+    }
+    for record in hidden {
+        let reason = doubt(record).unwrap_or_default();
+        notes.push(format!("- not shown: {}: {reason}\n", quality_name(record)));
+    }
+    if !text.is_empty() {
+        text.push('\n');
+    }
+    if !notes.is_empty() {
+        text += &(notes.concat() + "\n");
+    }
+    text
+}
+
+fn quality_name(record: &QualityRecord) -> String {
+    let measured = &record.measured;
+    let variant = &measured.candidate.variant;
+    format!("{variant} ({}) on {}", measured.candidate_formats, measured.model)
+}
+
+fn quality_line(record: &QualityRecord) -> String {
+    let measured = &record.measured;
+    let (perplexity, kl) = (&record.numbers.perplexity, &record.numbers.kl);
+    let agreement = &record.numbers.agreement;
+    let percent = |share: f64| format!("{:.1}%", 100.0 * share);
+    // The gated comparison is the one that is marked.
+    let of = |rule: AgreementRule| {
+        let mark = if record.thresholds.agreement == rule { "**" } else { "" };
+        format!("{mark}{}{mark}", percent(agreement.share(rule)))
+    };
+    format!(
+        "| {} | {} | {} | {:.4} | {:.4} | {:+.2}% | {:.5} | {:.5} | {} | {} | {} | {} | {} \
+         | {} |\n",
+        measured.model,
+        measured.candidate.variant,
+        measured.candidate_formats,
+        perplexity.candidate,
+        perplexity.reference,
+        100.0 * perplexity.rise,
+        kl.mean,
+        kl.p99,
+        of(AgreementRule::Greedy),
+        of(AgreementRule::Forced),
+        percent(agreement.prefix),
+        verdict(record, &record_refusals(record)),
+        measured.text.name,
+        perplexity.scored,
+    )
 }
 
 fn engine_key(row: &Row) -> [&str; 4] {
@@ -269,8 +380,13 @@ pub fn run_readme(folder: &RunFolder) -> Result<String, HarnessError> {
     for gate in folder.gates()? {
         text += &gate_lines(&gate);
     }
+    let qualities = folder.qualities()?;
     text += "\n## Speeds\n\n";
-    text += &tables(&sorted);
+    text += &tables(&sorted, &qualities);
+    let table = quality_table(&qualities, &environment.run_id);
+    if !table.is_empty() {
+        text += &format!("## Quality\n\n{table}");
+    }
     Ok(text.trim_end().to_owned() + "\n")
 }
 

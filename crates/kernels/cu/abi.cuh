@@ -21,10 +21,27 @@ enum class WaitKind : u32 {
   RingEmpty = 2,
 };
 
+enum class EventKind : u32 {
+  Work = 0,
+  WaitExchange = 1,
+  WaitRingFull = 2,
+  WaitRingEmpty = 3,
+  WaitBarrier = 4,
+  Unrecorded = 5,
+};
+
+enum class WeightFormat : u32 {
+  Bf16 = 0,
+  Fp8 = 1,
+};
+
 constexpr u32 NO_LAYER = 65535u;
 constexpr u32 TILE_ROWS = 16u;
 constexpr u32 FRAGMENT_COLS = 16u;
 constexpr u32 FRAGMENT_BYTES_BF16 = 512u;
+constexpr u32 FRAGMENT_COLS_FP8 = 32u;
+constexpr u32 FRAGMENT_BYTES_FP8 = 512u;
+constexpr u32 SCALE_BYTES_FP8 = 64u;
 constexpr u32 BLOCKS_MAX = 256u;
 constexpr u32 EOS_MAX = 4u;
 constexpr u32 NOT_A_NUMBER = 4294967295u;
@@ -36,6 +53,12 @@ constexpr u32 FAULT_FILLED = 1u;
 constexpr u32 PLANTED_NO_POST = 1u;
 constexpr u32 PLANTED_NO_LOAD = 2u;
 constexpr u32 PLANTED_NO_RELEASE = 3u;
+constexpr u32 XRAY_CONSUMER = 4096u;
+constexpr u32 XRAY_LOADER = 4096u;
+constexpr u32 XRAY_ARRIVALS = 2048u;
+constexpr u32 XRAY_ANCHORS = 2048u;
+constexpr u32 XRAY_BLOCK_BYTES = 114752u;
+constexpr u32 XRAY_NO_LAYER = 255u;
 
 struct Control {
   u32 abort;
@@ -75,6 +98,28 @@ static_assert(__builtin_offsetof(FaultRecord, seen) == 32);
 static_assert(__builtin_offsetof(FaultRecord, epoch) == 36);
 static_assert(__builtin_offsetof(FaultRecord, reserved) == 40);
 
+struct XrayHeader {
+  u64 begin_clock;
+  u32 sm_begin;
+  u32 sm_end;
+  u32 consumer;
+  u32 loader;
+  u32 arrivals;
+  u32 anchors;
+  u32 epoch;
+  u32 reserved[7];
+};
+static_assert(sizeof(XrayHeader) == 64, "as on the host");
+static_assert(__builtin_offsetof(XrayHeader, begin_clock) == 0);
+static_assert(__builtin_offsetof(XrayHeader, sm_begin) == 8);
+static_assert(__builtin_offsetof(XrayHeader, sm_end) == 12);
+static_assert(__builtin_offsetof(XrayHeader, consumer) == 16);
+static_assert(__builtin_offsetof(XrayHeader, loader) == 20);
+static_assert(__builtin_offsetof(XrayHeader, arrivals) == 24);
+static_assert(__builtin_offsetof(XrayHeader, anchors) == 28);
+static_assert(__builtin_offsetof(XrayHeader, epoch) == 32);
+static_assert(__builtin_offsetof(XrayHeader, reserved) == 36);
+
 struct StepArgs {
   const u8* weights;
   u16* kv;
@@ -96,6 +141,8 @@ struct StepArgs {
   u64 lm_head;
   u64 embedding;
   u64 patience_ns;
+  FaultRecord* waits;
+  u8* xray;
   u32 epoch;
   u32 position;
   u32 context;
@@ -110,7 +157,7 @@ struct StepArgs {
   u32 delay_seed;
   u32 reserved;
 };
-static_assert(sizeof(StepArgs) == 224, "as on the host");
+static_assert(sizeof(StepArgs) == 240, "as on the host");
 static_assert(__builtin_offsetof(StepArgs, weights) == 0);
 static_assert(__builtin_offsetof(StepArgs, kv) == 8);
 static_assert(__builtin_offsetof(StepArgs, slots) == 16);
@@ -131,18 +178,20 @@ static_assert(__builtin_offsetof(StepArgs, final_norm) == 128);
 static_assert(__builtin_offsetof(StepArgs, lm_head) == 136);
 static_assert(__builtin_offsetof(StepArgs, embedding) == 144);
 static_assert(__builtin_offsetof(StepArgs, patience_ns) == 152);
-static_assert(__builtin_offsetof(StepArgs, epoch) == 160);
-static_assert(__builtin_offsetof(StepArgs, position) == 164);
-static_assert(__builtin_offsetof(StepArgs, context) == 168);
-static_assert(__builtin_offsetof(StepArgs, flags) == 172);
-static_assert(__builtin_offsetof(StepArgs, norm_eps) == 176);
-static_assert(__builtin_offsetof(StepArgs, eos_count) == 180);
-static_assert(__builtin_offsetof(StepArgs, eos) == 184);
-static_assert(__builtin_offsetof(StepArgs, planted_kind) == 200);
-static_assert(__builtin_offsetof(StepArgs, planted_block) == 204);
-static_assert(__builtin_offsetof(StepArgs, planted_layer) == 208);
-static_assert(__builtin_offsetof(StepArgs, planted_phase) == 212);
-static_assert(__builtin_offsetof(StepArgs, delay_seed) == 216);
-static_assert(__builtin_offsetof(StepArgs, reserved) == 220);
+static_assert(__builtin_offsetof(StepArgs, waits) == 160);
+static_assert(__builtin_offsetof(StepArgs, xray) == 168);
+static_assert(__builtin_offsetof(StepArgs, epoch) == 176);
+static_assert(__builtin_offsetof(StepArgs, position) == 180);
+static_assert(__builtin_offsetof(StepArgs, context) == 184);
+static_assert(__builtin_offsetof(StepArgs, flags) == 188);
+static_assert(__builtin_offsetof(StepArgs, norm_eps) == 192);
+static_assert(__builtin_offsetof(StepArgs, eos_count) == 196);
+static_assert(__builtin_offsetof(StepArgs, eos) == 200);
+static_assert(__builtin_offsetof(StepArgs, planted_kind) == 216);
+static_assert(__builtin_offsetof(StepArgs, planted_block) == 220);
+static_assert(__builtin_offsetof(StepArgs, planted_layer) == 224);
+static_assert(__builtin_offsetof(StepArgs, planted_phase) == 228);
+static_assert(__builtin_offsetof(StepArgs, delay_seed) == 232);
+static_assert(__builtin_offsetof(StepArgs, reserved) == 236);
 
 }  // namespace abi

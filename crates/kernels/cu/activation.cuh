@@ -1,38 +1,50 @@
-// The activation in shared memory: three bf16 parts whose sum is the fp32 value, so that a tensor
-// core that takes bf16 works on fp32 activations. hi + mid + lo keep 24 bits: x - hi is exact,
-// and so is (x - hi) - mid.
-//
-// A part lies in the order of the B operand: of a fragment's 16 columns, lane t of four takes
-// columns 2 t, 2 t + 1, 2 t + 8 and 2 t + 9, as 8 bytes. Columns 0, 1 and 2 of B are the parts;
-// the lanes of the other five read a row of zeros.
+// The activation in shared memory, in the order of the tensor cores' B operand: of 16 columns,
+// lane t of four takes columns 2 t, 2 t + 1, 2 t + 8 and 2 t + 9.
 #pragma once
 #include "ptx.cuh"
 #include "shared.cuh"
 
-// Where two neighbouring columns lie in a part (the first is even).
+// Where two neighbouring columns lie (the first is even), in values.
 __device__ __forceinline__ int activation_index(int column) {
-  const int within = column % shape::FRAGMENT_COLS;
+  const int within = column % abi::FRAGMENT_COLS;
   return column - within + within % 8 * 2 + within / 8 * 2;
 }
 
-__device__ __forceinline__ void set_activation(Shared& shared, int column, float2 values) {
-  const int index = activation_index(column);
-#pragma unroll
-  for (int part = 0; part < PARTS; part++) {
-    const u32 pair = ptx::bf16_pair(values.x, values.y);
-    *reinterpret_cast<u32*>(&shared.x[part][index]) = pair;
-    values.x -= bf16_low(pair);
-    values.y -= bf16_high(pair);
-  }
-}
+// For tensor cores that take bf16: three parts whose sum is the fp32 value. hi + mid + lo keep 24
+// bits: x - hi is exact, and so is (x - hi) - mid. Columns 0, 1 and 2 of B are the parts; the lanes
+// of the other five read a row of zeros.
+struct Parts {
+  // From one step along K to the next, in bytes.
+  static constexpr int STEP_BYTES = 2 * abi::FRAGMENT_COLS;
 
-// Once a launch, before the first product.
+  __device__ static __forceinline__ void set(Shared& shared, int column, float2 values) {
+    const int index = activation_index(column);
+#pragma unroll
+    for (int part = 0; part < PARTS; part++) {
+      const u32 pair = ptx::bf16_pair(values.x, values.y);
+      *reinterpret_cast<u32*>(&shared.x[part][index]) = pair;
+      values.x -= bf16_low(pair);
+      values.y -= bf16_high(pair);
+    }
+  }
+
+  // This lane's share of the first step.
+  __device__ static __forceinline__ const u8* operand(const Shared& shared) {
+    const int part = threadIdx.x % 32 / 4, lane = threadIdx.x % 4;
+    return reinterpret_cast<const u8*>(&shared.x[part < PARTS ? part : PARTS][4 * lane]);
+  }
+
+  // Lane 4 g + t holds columns 2 t and 2 t + 1 of rows g and g + 8: hi and mid in t = 0, lo in
+  // t = 1. The other columns are zero. The rows' sums, in the lanes of t = 0.
+  __device__ static __forceinline__ float2 row_sums(const float (&sums)[4]) {
+    float top = sums[0] + sums[1], bottom = sums[2] + sums[3];
+    top += __shfl_xor_sync(~0u, top, 1);
+    bottom += __shfl_xor_sync(~0u, bottom, 1);
+    return {top, bottom};
+  }
+};
+
+// Once a launch, before the first product: the row of zeros.
 __device__ __forceinline__ void clear_zero_row(Shared& shared) {
   for (int at = threadIdx.x; at < X_STRIDE; at += blockDim.x) shared.x[PARTS][at] = 0;
-}
-
-// This lane's share of the B operand for the fragment at column 0; 32 bytes a fragment on.
-__device__ __forceinline__ const u16* activation_operand(const Shared& shared) {
-  const int part = threadIdx.x % 32 / 4, lane = threadIdx.x % 4;
-  return &shared.x[part < PARTS ? part : PARTS][4 * lane];
 }

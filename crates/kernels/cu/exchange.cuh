@@ -5,6 +5,7 @@
 // needs.
 #pragma once
 #include "fault.cuh"
+#include "xray.cuh"
 
 __device__ __forceinline__ u64 unit_of(float value, u32 epoch) {
   return (u64(epoch) << 32) | __float_as_uint(value);
@@ -81,13 +82,18 @@ __device__ __forceinline__ bool take(const abi::StepArgs& args, const Slot& slot
     if (used(at)) words[at] = load_pair(slot.units + index(at));
   }
   bool fine = true;
+  xray::Arrival arrival;
 #pragma unroll
   for (int at = 0; at < N; at++) {
     if (!used(at)) continue;
-    if (!are_of(words[at], args.epoch)) words[at] = wait_pair(args, slot, index(at));
+    if (!are_of(words[at], args.epoch)) {
+      words[at] = wait_pair(args, slot, index(at));
+      xray::saw(arrival, index(at));
+    }
     fine = are_of(words[at], args.epoch) && fine;
     each(at, float2{value_of(words[at].first), value_of(words[at].second)});
   }
+  xray::took(arrival, slot.phase, slot.units - args.slots);
   return fine;
 }
 

@@ -1,7 +1,6 @@
 // Gathering an activation: polled by all consumer threads, two values each at a time, and kept in
 // shared memory as the product wants it.
 #pragma once
-#include "activation.cuh"
 #include "exchange.cuh"
 #include "matvec.cuh"
 #include "phases/table.cuh"
@@ -17,6 +16,11 @@ __device__ __forceinline__ int column_of(int pair) {
   return 2 * (int(threadIdx.x) + pair * shape::CONSUMERS);
 }
 
+// The layer whose output a product gathers: what qkv and the LM head take is the layer's before.
+__device__ __forceinline__ u32 source_layer(u32 product, const PhaseRow& row) {
+  return (product - (row.from == abi::Phase::Down)) / LAYER_PRODUCTS;
+}
+
 // The reciprocal RMS of the normed activation.
 __device__ __forceinline__ float norm_scale(const Consumer& my) {
   float squares = 0.f;
@@ -28,6 +32,7 @@ __device__ __forceinline__ float norm_scale(const Consumer& my) {
 // Gathers the activation of a product. A normed one is the residual stream, which is kept, times
 // the norm's weight; the reciprocal RMS multiplies the product later (norm_scale): the norm costs
 // no hand-off. False if the launch is to be left.
+template <class Format>
 __device__ __forceinline__ bool gather(Consumer& my, u32 product, const PhaseRow& row, u32 token) {
   // Loaded before anything is waited for.
   u32 weights[HIDDEN_PAIRS];
@@ -40,6 +45,9 @@ __device__ __forceinline__ bool gather(Consumer& my, u32 product, const PhaseRow
       }
     }
   }
+  if (product != 0) {
+    xray::stamp(my.log, abi::EventKind::WaitExchange, row.from, source_layer(product, row));
+  }
   float squares = 0.f;
   const auto keep = [&](int pair, float2 values) {
     if (row.normed && pair < HIDDEN_PAIRS) {
@@ -48,7 +56,8 @@ __device__ __forceinline__ bool gather(Consumer& my, u32 product, const PhaseRow
       values.x *= bf16_low(weights[pair]);
       values.y *= bf16_high(weights[pair]);
     }
-    set_activation(my.shared, column_of(pair), values);
+    const float2 scaled = {values.x * Format::X_SCALE, values.y * Format::X_SCALE};
+    Format::Activation::set(my.shared, column_of(pair), scaled);
   };
   if (product == 0) {
     // The residual stream is the token's row of the embedding, which every block reads.
@@ -56,11 +65,11 @@ __device__ __forceinline__ bool gather(Consumer& my, u32 product, const PhaseRow
 #pragma unroll
     for (int pair = 0; pair < HIDDEN_PAIRS; pair++) {
       if (column_of(pair) >= shape::HIDDEN) continue;
-      keep(pair, bf16::element_pair(embedding, shape::HIDDEN, int(token), column_of(pair)));
+      keep(pair, Tiles<HeadFormat>::element_pair(embedding, shape::HIDDEN, int(token),
+                                                 column_of(pair)));
     }
   } else {
-    // What qkv and the LM head take is the layer's before.
-    const u32 layer = (product - (row.from == abi::Phase::Down)) / LAYER_PRODUCTS;
+    const u32 layer = source_layer(product, row);
     const Slot slot = slot_of(my.args, layer, row.from, row.from_slot);
     maybe_delay(my.args, layer, row.from);
     my.fine = take<PAIRS>(
@@ -71,5 +80,7 @@ __device__ __forceinline__ bool gather(Consumer& my, u32 product, const PhaseRow
 #pragma unroll
   for (int lane = 16; lane > 0; lane /= 2) squares += __shfl_xor_sync(~0u, squares, lane);
   if (my.lane() == 0 && row.normed) my.shared.warp_squares[my.warp()] = squares;
-  return my.sync();
+  const bool fine = my.sync();
+  xray::gathered(my.log, row.from, false, row.phase, layer_of(product));
+  return fine;
 }

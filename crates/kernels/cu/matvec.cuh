@@ -1,8 +1,7 @@
 // The one streaming product: this block's tiles of a matrix times the activation.
 #pragma once
-#include "activation.cuh"
-#include "formats/bf16.cuh"
 #include "ring.cuh"
+#include "tiles.cuh"
 
 // The consumer warps' place: which stage comes next. Same for every warp.
 struct Consumer {
@@ -11,6 +10,7 @@ struct Consumer {
   RingCursor cursor;
   // False once a wait has failed; the block leaves together at the next barrier.
   bool fine = true;
+  xray::Log log;
 
   __device__ __forceinline__ int warp() const { return threadIdx.x / 32; }
   __device__ __forceinline__ int lane() const { return threadIdx.x % 32; }
@@ -33,40 +33,51 @@ __device__ __forceinline__ Share share_of(int count) {
   return {int(block * pieces / blocks), int((block + 1) * pieces / blocks)};
 }
 
-// One fragment, `at` fragments on.
-__device__ __forceinline__ void multiply_fragment(const u8* weights, const u16* operand, int at,
-                                                  float (&sums)[4]) {
-  const uint2 x = *reinterpret_cast<const uint2*>(operand + at * shape::FRAGMENT_COLS);
-  bf16::multiply(weights + at * shape::FRAGMENT_BYTES, x.x, x.y, sums);
+// One stage, its fragments dealt to the team's warps in turn: this warp's. `left` counts the
+// fragments from this warp's first one to the end of the tile.
+template <class Format>
+__device__ __forceinline__ void multiply_stage(const u8* weights, const u8* x, int left,
+                                               float (&sums)[4]) {
+  constexpr int STEPS = Format::COLS / abi::FRAGMENT_COLS * Format::Activation::STEP_BYTES;
+  constexpr bool WHOLE = Tiles<Format>::WHOLE_ROUNDS;
+  // Two sums, so that one product need not wait for the one before it.
+  float others[4] = {0.f, 0.f, 0.f, 0.f};
+#pragma unroll
+  for (int at = 0; at < Tiles<Format>::STAGE_FRAGMENTS; at += 2 * shape::TEAM_WARPS) {
+    const int next = at + shape::TEAM_WARPS;
+    if (at >= left) break;
+    Format::multiply(weights + at * Format::BYTES, x + at * STEPS, sums);
+    if (!WHOLE && next >= left) break;
+    Format::multiply(weights + next * Format::BYTES, x + next * STEPS, others);
+  }
+#pragma unroll
+  for (int at = 0; at < 4; at++) sums[at] += others[at];
+}
+
+__device__ __forceinline__ void wait_for_stage(Consumer& my, u32 layer, abi::Phase phase) {
+  xray::stamp(my.log, abi::EventKind::WaitRingFull, phase, layer);
+  if (!wait_full(my.args, my.shared, my.cursor, layer, phase)) my.fine = false;
+  xray::stamp(my.log, abi::EventKind::Work, phase, layer);
 }
 
 // One tile: of each stage, the team whose turn it is multiplies the fragments and releases it.
+template <class Format>
 __device__ __forceinline__ void multiply_tile(Consumer& my, int columns, u32 layer, abi::Phase phase,
                                               float (&sums)[4]) {
-  const int fragments = columns / shape::FRAGMENT_COLS;
+  constexpr int STEPS = Format::COLS / abi::FRAGMENT_COLS * Format::Activation::STEP_BYTES;
+  const int fragments = Tiles<Format>::fragments(columns);
   const int member = my.warp() % shape::TEAM_WARPS, team = my.warp() / shape::TEAM_WARPS;
   const bool planted = my.args.planted_kind == abi::PLANTED_NO_RELEASE &&
                        my.args.planted_block == blockIdx.x && my.args.planted_layer == layer &&
                        my.args.planted_phase == static_cast<u32>(phase);
-  const u16* x = activation_operand(my.shared) + member * shape::FRAGMENT_COLS;
+  const u8* x = Format::Activation::operand(my.shared) + member * STEPS;
 #pragma unroll 1
-  for (int first = 0; first < fragments; first += shape::STAGE_FRAGMENTS) {
+  for (int first = 0; first < fragments; first += Tiles<Format>::STAGE_FRAGMENTS) {
     if (my.cursor.team() == team) {
       const int stage = my.cursor.stage;
-      my.fine = wait_full(my.args, my.shared, my.cursor, layer, phase) && my.fine;
-      const u8* weights = &my.shared.ring[stage][member * shape::FRAGMENT_BYTES];
-      const u16* operand = x + first * shape::FRAGMENT_COLS;
-      float others[4] = {0.f, 0.f, 0.f, 0.f};
-#pragma unroll
-      for (int at = 0; at < shape::STAGE_FRAGMENTS; at += 2 * shape::TEAM_WARPS) {
-        // A tile's last stage may be part full, by whole rounds of all warps.
-        if (first + at >= fragments) break;
-        // Two sums, so that one product need not wait for the one before it.
-        multiply_fragment(weights, operand, at, sums);
-        multiply_fragment(weights, operand, at + shape::TEAM_WARPS, others);
-      }
-#pragma unroll
-      for (int at = 0; at < 4; at++) sums[at] += others[at];
+      if (!is_full(my.shared, my.cursor)) wait_for_stage(my, layer, phase);
+      const u8* weights = &my.shared.ring[stage][member * Format::BYTES];
+      multiply_stage<Format>(weights, x + first * STEPS, fragments - first - member, sums);
       __syncwarp();
       if (my.lane() == 0 && !planted) ptx::mbarrier_arrive(&my.shared.empty[stage]);
     }
@@ -74,48 +85,51 @@ __device__ __forceinline__ void multiply_tile(Consumer& my, int columns, u32 lay
   }
 }
 
-// Adds the parts' columns and keeps this warp's sums of one tile's 16 rows.
+// Keeps this warp's sums of one tile's 16 rows.
+template <class Format>
 __device__ __forceinline__ void keep_sums(float (&to)[BATCH_ROWS], int tile, const float (&sums)[4]) {
-  // Lane 4 g + t holds columns 2 t and 2 t + 1 of rows g and g + 8: hi and mid in t = 0, lo in
-  // t = 1. The other columns are zero.
-  float top = sums[0] + sums[1], bottom = sums[2] + sums[3];
-  top += __shfl_xor_sync(~0u, top, 1);
-  bottom += __shfl_xor_sync(~0u, bottom, 1);
+  const float2 rows = Format::Activation::row_sums(sums);
   const int lane = threadIdx.x % 32;
   if (lane % 4 == 0) {
-    to[tile * shape::TILE_ROWS + lane / 4] = top;
-    to[tile * shape::TILE_ROWS + lane / 4 + 8] = bottom;
+    to[tile * shape::TILE_ROWS + lane / 4] = rows.x;
+    to[tile * shape::TILE_ROWS + lane / 4 + 8] = rows.y;
   }
 }
 
 // Calls `each(row, value)` for every row of this block's tiles, a thread a row, in order of the
 // rows for each thread. False if the launch is to be left.
-template <class Each>
-__device__ __forceinline__ bool product(Consumer& my, Share tiles, int columns, u32 layer,
-                                        abi::Phase phase, Each each) {
+template <class Format, class Each>
+__device__ __forceinline__ bool product(Consumer& my, const u8* matrix, Share tiles, int columns,
+                                        u32 layer, abi::Phase phase, Each each) {
 #pragma unroll 1
   for (int first = tiles.begin, batch = 0; first < tiles.end; first += BATCH_TILES, batch ^= 1) {
     const int count = min(BATCH_TILES, tiles.end - first);
-    const int first_team = my.cursor.team();
+    const int first_team = my.cursor.team(), row = first * shape::TILE_ROWS + my.thread();
+    const bool has_row = my.thread() < count * shape::TILE_ROWS;
+    // Loaded before it is wanted.
+    float scale = 1.f;
+    if (has_row) scale = Tiles<Format>::row_scale(matrix, columns, row);
 #pragma unroll 1
     for (int tile = 0; tile < count; tile++) {
       float sums[4] = {0.f, 0.f, 0.f, 0.f};
-      multiply_tile(my, columns, layer, phase, sums);
-      keep_sums(my.shared.sums[batch][my.warp()], tile, sums);
+      multiply_tile<Format>(my, columns, layer, phase, sums);
+      keep_sums<Format>(my.shared.sums[batch][my.warp()], tile, sums);
     }
+    xray::stamp(my.log, abi::EventKind::WaitBarrier, phase, layer);
     if (!my.sync()) return false;
+    xray::stamp(my.log, abi::EventKind::Work, phase, layer);
     // The other batch's sums are written next: this one's may be read until the sync after.
-    if (my.thread() < count * shape::TILE_ROWS) {
+    if (has_row) {
       // In order of the pieces, whose first team depends on where in the stream the tile lies.
       const int tile = my.thread() / shape::TILE_ROWS;
-      const int rotation = (first_team + tile * shape::pieces(columns)) % shape::TEAMS;
+      const int rotation = (first_team + tile * Tiles<Format>::pieces(columns)) % shape::TEAMS;
       float value = 0.f;
 #pragma unroll
       for (int at = 0; at < shape::CONSUMER_WARPS; at++) {
         const int warp = (at + rotation * shape::TEAM_WARPS) % shape::CONSUMER_WARPS;
         value += my.shared.sums[batch][warp][my.thread()];
       }
-      each(first * shape::TILE_ROWS + my.thread(), value);
+      each(row, Format::SCALE_BYTES == 0 ? value : value * scale);
     }
   }
   return true;

@@ -3,9 +3,11 @@
 //   loader lane       streams this block's tiles through a ring of shared-memory stages, in the
 //                     order of use, and never waits for an activation
 //   consumer warps    run the phases: gather what the phase needs, multiply, post
+//   observer lane     in X-ray builds only: sees the tiles arrive
 //
 // Blocks meet only in the exchange (exchange.cuh). Rows, and so the order of every sum, do not
 // depend on the number of blocks: 128 and 132 blocks give the same bits.
+#include "observer.cuh"
 #include "phases/attention.cuh"
 #include "phases/products.cuh"
 
@@ -18,16 +20,19 @@ __device__ __forceinline__ u32 products(const abi::StepArgs& args) {
   return LAYER_PRODUCTS * shape::LAYERS + ((args.flags & abi::STEP_HAS_HEAD) ? 1 : 0);
 }
 
-__device__ __forceinline__ bool load_weights(Loader& loader) {
+// This block's weight stream, piece by piece, to whoever loads it or sees it arrive. False if the
+// launch is to be left.
+template <class Each>
+__device__ __forceinline__ bool weight_stream(const abi::StepArgs& args, Each& each) {
 #pragma unroll 1
-  for (u32 product = 0; product < products(loader.args); product++) {
+  for (u32 product = 0; product < products(args); product++) {
     const PhaseRow row = phase_row(product);
     const Share share = share_of(shape::tiles(row.rows));
-    const int bytes = shape::tile_bytes(row.columns);
-    const u8* tiles = matrix_of(loader.args, product) + u64(share.begin) * bytes;
-    if (!loader.stream(tiles, share.end - share.begin, bytes, layer_of(product), row.phase)) {
-      return false;
-    }
+    const bool is_head = row.phase == abi::Phase::LmHead;
+    const TileBytes bytes = is_head ? tile_bytes<HeadFormat>(row.columns) : tile_bytes<LayerFormat>(row.columns);
+    const u8* tiles = matrix_of(args, product) + u64(share.begin) * bytes.all;
+    const int count = share.end - share.begin;
+    if (!each_piece(tiles, count, bytes, layer_of(product), row.phase, each)) return false;
   }
   return true;
 }
@@ -43,22 +48,35 @@ __device__ __forceinline__ void run_step(Consumer& my) {
     if (was_qkv && !attention::run(my, product / LAYER_PRODUCTS)) return;
   }
   if (my.args.flags & abi::STEP_HAS_HEAD) head::argmax(my);
+  xray::end(my.log);
 }
 
 extern "C" __global__ void __launch_bounds__(shape::THREADS, 1)
     monolith_step(const __grid_constant__ abi::StepArgs args) {
   extern __shared__ __align__(128) u8 memory[];
   Shared& shared = *reinterpret_cast<Shared*>(memory);
-  if (threadIdx.x == 0) ring_init(shared);
+  xray::begin(args);
+  if (threadIdx.x == 0) {
+    ring_init(shared);
+    clear_notes();
+  }
   clear_zero_row(shared);
   // An earlier launch ended the text, or failed: nothing to do.
   if (__syncthreads_or(args.control->stopped != 0 || args.control->abort != 0)) return;
   if (threadIdx.x < shape::CONSUMERS) {
     Consumer consumer{args, shared};
+    xray::begun(consumer.log);
     run_step(consumer);
-  } else if (threadIdx.x == shape::CONSUMERS) {
+    if (!consumer.fine && threadIdx.x == 0) leave(args, CONSUMERS);
+  } else if (threadIdx.x == shape::LOADER) {
     Loader loader{args, shared};
-    // Left early, there are copies under way to memory that the block is about to give up.
-    if (!load_weights(loader)) __nanosleep(1000000);
+    if (!weight_stream(args, loader)) {
+      leave(args, LOADER);
+      // There are copies under way to memory that the block is about to give up.
+      __nanosleep(1000000);
+    }
+    xray::loader_ends(args, loader.log);
+  } else if (threadIdx.x == shape::OBSERVER) {
+    xray::observe(args, shared, [&](auto& observer) { weight_stream(args, observer); });
   }
 }

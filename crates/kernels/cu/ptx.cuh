@@ -46,6 +46,21 @@ __device__ __forceinline__ bool mbarrier_try_wait(u64* barrier, u32 parity) {
   return done != 0;
 }
 
+// The same without waiting: a try may last as long as the hardware likes, a test does not.
+__device__ __forceinline__ bool mbarrier_test(u64* barrier, u32 parity) {
+  u32 done;
+  asm volatile(
+      "{\n"
+      ".reg .pred done;\n"
+      "mbarrier.test_wait.parity.shared::cta.b64 done, [%1], %2;\n"
+      "selp.u32 %0, 1, 0, done;\n"
+      "}"
+      : "=r"(done)
+      : "r"(shared_address(barrier)), "r"(parity)
+      : "memory");
+  return done != 0;
+}
+
 // Copies global memory to shared memory behind the program's back; completes on the mbarrier.
 // 16-byte aligned, a multiple of 16 bytes.
 __device__ __forceinline__ void bulk_copy(void* to, const void* from, u32 bytes, u64* barrier) {
@@ -54,6 +69,22 @@ __device__ __forceinline__ void bulk_copy(void* to, const void* from, u32 bytes,
           shared_address(to)),
       "l"(from), "r"(bytes), "r"(shared_address(barrier))
       : "memory");
+}
+
+// ---- words of shared memory that pass between warps without a barrier: one access each
+
+__device__ __forceinline__ void store_shared(u64* to, u64 word) {
+  asm volatile("st.relaxed.cta.shared::cta.u64 [%0], %1;" ::"r"(shared_address(to)), "l"(word)
+               : "memory");
+}
+
+__device__ __forceinline__ u64 load_shared(const u64* from) {
+  u64 word;
+  asm volatile("ld.relaxed.cta.shared::cta.u64 %0, [%1];"
+               : "=l"(word)
+               : "r"(shared_address(from))
+               : "memory");
+  return word;
 }
 
 // ---- exchange units: device scope, no ordering beyond the unit itself
@@ -93,13 +124,8 @@ __device__ __forceinline__ void store_release_system(u32* to, u32 word) {
 
 // ---- barriers among the consumer warps; barrier 0 is left to __syncthreads
 
-template <int THREADS>
-__device__ __forceinline__ void consumers_sync() {
-  asm volatile("bar.sync 1, %0;" ::"n"(THREADS) : "memory");
-}
-
-// The same, and whether every thread came with `fine`: all threads get the same answer, so that
-// they leave together or not at all.
+// Whether every thread came with `fine`: all threads get the same answer, so that they leave
+// together or not at all.
 template <int THREADS>
 __device__ __forceinline__ bool consumers_sync_all(bool fine) {
   u32 all;
@@ -126,6 +152,32 @@ __device__ __forceinline__ u64 global_timer_ns() {
 
 // In units of 1,024 ns, in 32 bits: one register fewer in every wait; wraps after 73 minutes.
 __device__ __forceinline__ u32 global_timer_1024ns() { return u32(global_timer_ns() >> 10); }
+
+// The SM's own clock; its low half wraps after 2.1 s at 2 GHz.
+__device__ __forceinline__ u64 clock64() {
+  u64 now;
+  asm volatile("mov.u64 %0, %%clock64;" : "=l"(now));
+  return now;
+}
+
+__device__ __forceinline__ u32 clock32() {
+  u32 now;
+  asm volatile("mov.u32 %0, %%clock;" : "=r"(now));
+  return now;
+}
+
+// blockIdx.x, read where it stands and not kept.
+__device__ __forceinline__ u32 block() {
+  u32 id;
+  asm volatile("mov.u32 %0, %%ctaid.x;" : "=r"(id));
+  return id;
+}
+
+__device__ __forceinline__ u32 sm() {
+  u32 id;
+  asm volatile("mov.u32 %0, %%smid;" : "=r"(id));
+  return id;
+}
 
 // ---- tensor cores
 

@@ -3,6 +3,7 @@
 #pragma once
 #include "fault.cuh"
 #include "shared.cuh"
+#include "xray.cuh"
 
 // Place in the ring, and how often it has been round; both sides step through the same stages.
 struct RingCursor {
@@ -25,15 +26,25 @@ struct RingCursor {
 __device__ __forceinline__ void ring_init(Shared& shared) {
   for (int stage = 0; stage < shape::STAGES; stage++) {
     ptx::mbarrier_init(&shared.full[stage], 1);
-    ptx::mbarrier_init(&shared.empty[stage], shape::TEAM_WARPS);
+    // The observer of an X-ray build releases every stage as well.
+    ptx::mbarrier_init(&shared.empty[stage], shape::TEAM_WARPS + xray::ON);
   }
   ptx::mbarrier_init_fence();
 }
 
+// Consumers: whether a stage's weights are there. Where waits are recorded the look is one that
+// does not wait itself.
+__device__ __forceinline__ bool is_full(Shared& shared, const RingCursor& cursor) {
+  u64* full = &shared.full[cursor.stage];
+  return xray::ON ? ptx::mbarrier_test(full, cursor.parity)
+                  : ptx::mbarrier_try_wait(full, cursor.parity);
+}
+
 // Consumers: spins for a stage's weights. What keeps them away may be that the stage was never
 // released, and then that is said. False if the launch is to be left.
-__device__ __forceinline__ bool wait_full_slowly(const abi::StepArgs& args, Shared& shared, u32 stage,
-                                              u32 parity, u32 layer, abi::Phase phase) {
+__device__ __forceinline__ bool wait_full(const abi::StepArgs& args, Shared& shared,
+                                          const RingCursor& cursor, u32 layer, abi::Phase phase) {
+  const u32 stage = cursor.stage, parity = cursor.parity;
   const u32 begin = ptx::global_timer_1024ns();
   while (!ptx::mbarrier_try_wait(&shared.full[stage], parity)) {
     const bool released = ptx::mbarrier_try_wait(&shared.empty[stage], parity ^ 1u);
@@ -56,12 +67,6 @@ __device__ __forceinline__ bool wait_empty_slowly(const abi::StepArgs& args, Sha
   return true;
 }
 
-__device__ __forceinline__ bool wait_full(const abi::StepArgs& args, Shared& shared,
-                                          const RingCursor& cursor, u32 layer, abi::Phase phase) {
-  if (ptx::mbarrier_try_wait(&shared.full[cursor.stage], cursor.parity)) return true;
-  return wait_full_slowly(args, shared, cursor.stage, cursor.parity, layer, phase);
-}
-
 // The first round finds every stage empty: a barrier's phase before its first has parity 1.
 __device__ __forceinline__ bool wait_empty(const abi::StepArgs& args, Shared& shared,
                                            const RingCursor& cursor, u32 layer, abi::Phase phase) {
@@ -76,24 +81,14 @@ struct Loader {
   const abi::StepArgs& args;
   Shared& shared;
   RingCursor cursor;
+  xray::Log log;
 
-  // Streams a contiguous range of tiles, each in pieces of at most a stage.
-  __device__ __forceinline__ bool stream(const u8* tiles, int count, int tile_bytes, u32 layer,
-                                         abi::Phase phase) {
-#pragma unroll 1
-    for (int tile = 0; tile < count; tile++, tiles += tile_bytes) {
-#pragma unroll 1
-      for (int begin = 0; begin < tile_bytes; begin += shape::STAGE_BYTES) {
-        const int bytes = min(tile_bytes - begin, shape::STAGE_BYTES);
-        if (!load(tiles + begin, bytes, layer, phase)) return false;
-      }
-    }
-    return true;
-  }
-
-  __device__ __forceinline__ bool load(const u8* from, u32 bytes, u32 layer, abi::Phase phase) {
+  // Loads one piece. False if the launch is to be left.
+  __device__ __forceinline__ bool operator()(const u8* from, u32 bytes, u32 layer, abi::Phase phase) {
     const int stage = cursor.stage;
+    xray::loader_looks(args, log, &shared.empty[stage], cursor.parity ^ 1u, phase, layer);
     if (!wait_empty(args, shared, cursor, layer, phase)) return false;
+    xray::issue(args, log, bytes, phase, layer);
     const bool planted = args.planted_kind == abi::PLANTED_NO_LOAD &&
                          args.planted_block == blockIdx.x && args.planted_layer == layer &&
                          args.planted_phase == static_cast<u32>(phase);
@@ -105,3 +100,23 @@ struct Loader {
     return true;
   }
 };
+
+// Sizes of a tile: what is streamed of it, and how far it is to the next.
+struct TileBytes {
+  int streamed, all;
+};
+
+// Hands a contiguous range of tiles to `each`, in pieces of at most a stage. False if it said so.
+template <class Each>
+__device__ __forceinline__ bool each_piece(const u8* tiles, int count, TileBytes tile_bytes, u32 layer,
+                                           abi::Phase phase, Each& each) {
+#pragma unroll 1
+  for (int tile = 0; tile < count; tile++, tiles += tile_bytes.all) {
+#pragma unroll 1
+    for (int begin = 0; begin < tile_bytes.streamed; begin += shape::STAGE_BYTES) {
+      const int bytes = min(tile_bytes.streamed - begin, shape::STAGE_BYTES);
+      if (!each(tiles + begin, bytes, layer, phase)) return false;
+    }
+  }
+  return true;
+}

@@ -22,7 +22,10 @@ constexpr int QKV_DIM = Q_DIM + 2 * KV_DIM;
 
 constexpr int CONSUMER_WARPS = ML_CONSUMER_WARPS;
 constexpr int CONSUMERS = 32 * CONSUMER_WARPS;
-constexpr int THREADS = CONSUMERS + 32;
+// The loader's warp; in X-ray builds also the observer's.
+constexpr int LOADER = CONSUMERS;
+constexpr int OBSERVER = LOADER + 32;
+constexpr int THREADS = OBSERVER + (ML_XRAY ? 32 : 0);
 
 // A stage is multiplied by one team of warps, the next by the next team: what a stage costs a warp
 // besides its fragments (the wait, the release) is paid by fewer of them. With all 16 warps at
@@ -31,24 +34,14 @@ constexpr int TEAMS = ML_TEAMS;
 constexpr int TEAM_WARPS = CONSUMER_WARPS / TEAMS;
 static_assert(CONSUMER_WARPS % TEAMS == 0, "whole teams");
 
-// ---- tiles: 16 rows, all columns, in fragments of 16 columns
+// ---- tiles of 16 rows (tiles.cuh), and the ring whose stages hold pieces of them
 
 constexpr int TILE_ROWS = abi::TILE_ROWS;
-constexpr int FRAGMENT_COLS = abi::FRAGMENT_COLS;
-constexpr int FRAGMENT_BYTES = abi::FRAGMENT_BYTES_BF16;
 
 __device__ constexpr int tiles(int rows) { return (rows + TILE_ROWS - 1) / TILE_ROWS; }
-__device__ constexpr int tile_bytes(int columns) { return columns / FRAGMENT_COLS * FRAGMENT_BYTES; }
-
-// ---- the ring: a stage holds a piece of a tile, of at most this many fragments
 
 constexpr int STAGES = ML_STAGES;
 constexpr int STAGE_BYTES = ML_STAGE_BYTES;
-constexpr int STAGE_FRAGMENTS = STAGE_BYTES / FRAGMENT_BYTES;
-
-__device__ constexpr int pieces(int columns) {
-  return (columns / FRAGMENT_COLS + STAGE_FRAGMENTS - 1) / STAGE_FRAGMENTS;
-}
 
 __host__ __device__ constexpr int larger(int a, int b) { return a > b ? a : b; }
 constexpr int WIDEST = larger(larger(HIDDEN, INTERMEDIATE), Q_DIM);
@@ -77,13 +70,13 @@ constexpr u64 FINAL_BASE = PARTIALS_BASE + u64(LAYERS) * LAYER_PARTIALS;
 constexpr u64 FINAL_UNITS = 2 * abi::BLOCKS_MAX;
 constexpr u64 SLOT_UNITS = FINAL_BASE + 2 * FINAL_UNITS;
 
+static_assert(SLOT_UNITS < 1ull << 32, "a unit's number is 32 bits of a fault record");
 static_assert(HEAD_DIM == 128, "attention is written for heads of 128: a lane holds 4 dimensions");
 static_assert(HEADS % KV_HEADS == 0 && GROUP_HEADS <= 8, "query heads of a KV head: 1 to 8");
 static_assert(GROUP_HEADS + 2 <= CONSUMER_WARPS, "a warp for each query head, the key, the value");
-static_assert(HIDDEN % (FRAGMENT_COLS * CONSUMER_WARPS) == 0, "hidden: a multiple of 256");
-static_assert(INTERMEDIATE % (FRAGMENT_COLS * CONSUMER_WARPS) == 0, "intermediate: likewise");
-static_assert(Q_DIM % (FRAGMENT_COLS * CONSUMER_WARPS) == 0, "all query heads: likewise");
-static_assert(STAGE_FRAGMENTS % TEAM_WARPS == 0, "a stage divides among a team's warps");
+static_assert(HIDDEN % 256 == 0, "hidden: a multiple of 256");
+static_assert(INTERMEDIATE % 256 == 0, "intermediate: likewise");
+static_assert(Q_DIM % 256 == 0, "all query heads: likewise");
 static_assert(STAGES % TEAMS == 0, "a stage belongs to one team for good");
 static_assert(KV_CHUNK % CONSUMER_WARPS == 0, "a chunk divides among the warps");
 

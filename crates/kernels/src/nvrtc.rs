@@ -111,6 +111,21 @@ struct Api {
 }
 
 impl Nvrtc {
+    /// For tests: the compiler the environment names, or `None` after saying so where there is
+    /// none. In CI its absence is an error.
+    #[doc(hidden)]
+    pub fn for_tests() -> Option<Nvrtc> {
+        match Nvrtc::load(&Search::from_env()) {
+            Ok(nvrtc) => Some(nvrtc),
+            Err(error) => {
+                let message = error.wanted("the tests");
+                assert!(env::var_os("CI").is_none_or(|ci| ci.is_empty()), "{message}");
+                eprintln!("SKIPPED: {message}; `cargo xtask kernels` installs it");
+                None
+            }
+        }
+    }
+
     /// Finds and loads the library.
     ///
     /// # Errors

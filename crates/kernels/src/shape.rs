@@ -80,6 +80,13 @@ impl Shape {
         })
     }
 
+    /// Shared memory that a step's activation takes: four rows of 16 bits as wide as the widest,
+    /// with 16 values to spare, and the residual stream twice in f32 (shared.cuh).
+    pub(crate) fn activation_bytes(&self) -> u32 {
+        let widest = self.hidden.max(self.intermediate).max(self.heads * self.head_dim);
+        (4 * 2 * (widest + 16) + 2 * 4 * self.hidden) as u32
+    }
+
     /// The dimensions as the kernels' sources call them.
     pub fn defines(&self) -> [(&'static str, usize); 7] {
         [

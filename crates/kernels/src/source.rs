@@ -40,6 +40,11 @@ impl Sources {
         Sources { files: files.map(|(name, text)| (name.into(), text.into())).collect() }
     }
 
+    /// Path and text of every file.
+    pub fn files(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.files.iter().map(|(name, text)| (&**name, &**text))
+    }
+
     /// The text of [`ENTRY`], if it is there, as the compiler gets it.
     pub(crate) fn entry(&self) -> Option<String> {
         self.files.get(ENTRY).map(|text| self.resolved(ENTRY, text))
@@ -102,7 +107,7 @@ pub fn options(arch: Arch, shape: &Shape, variant: &Variant) -> Vec<String> {
     let mut options = vec![format!("-arch={arch}")];
     options.extend(COMMON_OPTIONS.map(String::from));
     options.extend(shape.defines().map(|(name, value)| format!("-D{name}={value}")));
-    options.extend(variant.defines(arch).map(|(name, value)| format!("-D{name}={value}")));
+    options.extend(variant.defines(arch, shape).map(|(name, value)| format!("-D{name}={value}")));
     options
 }
 
@@ -174,7 +179,8 @@ mod tests {
         let text = options(Arch::Sm90a);
         assert_eq!(text, options(Arch::Sm90a));
         assert!(text.starts_with("-arch=sm_90a --std=c++17 -default-device "), "{text}");
-        let variant = TABLE[0].defines(Arch::Sm90a).map(|(name, value)| (name, value as usize));
+        let variant =
+            TABLE[0].defines(Arch::Sm90a, &shape).map(|(name, value)| (name, value as usize));
         for (name, value) in shape.defines().into_iter().chain(variant) {
             assert!(text.contains(&format!(" -D{name}={value}")), "{name} in: {text}");
         }

@@ -1,13 +1,7 @@
 //! The variant table: every kernel that is built is a row of it.
 
-use crate::{Arch, KernelError};
-
-/// How the weights are encoded.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Format {
-    /// As in the checkpoint.
-    Bf16,
-}
+use crate::{Arch, KernelError, Shape};
+use monolith_abi::WeightFormat;
 
 /// How one phase's output becomes visible to the next phase's blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -21,8 +15,10 @@ pub enum Handoff {
 pub struct Variant {
     /// The name used in every file, table and chart.
     pub name: &'static str,
-    /// How the weights are encoded.
-    pub format: Format,
+    /// How the layers' matrices are encoded.
+    pub format: WeightFormat,
+    /// How the LM head and the embedding are encoded.
+    pub head_format: WeightFormat,
     /// How a hand-off works.
     pub handoff: Handoff,
     /// Whether spans are recorded.
@@ -46,10 +42,17 @@ pub struct Variant {
     pub instructions: &'static [&'static str],
 }
 
-/// Every variant.
-pub const TABLE: &[Variant] = &[Variant {
+/// Shared memory besides the ring, the activation and the warps' sums, rounded up: heads,
+/// barriers and the like (the kernel's own figure is checked when it is loaded).
+const FIXED_BYTES: u32 = 5 << 10;
+/// A warp's sums of two batches of 128 rows.
+const WARP_SUM_BYTES: u32 = 2 * 4 * 128;
+
+/// The plain form in bf16; the other rows are this one with something changed.
+const BF16_FLAG: Variant = Variant {
     name: "bf16-flag",
-    format: Format::Bf16,
+    format: WeightFormat::Bf16,
+    head_format: WeightFormat::Bf16,
     handoff: Handoff::FlagInData,
     xray: false,
     consumer_warps: [16, 8],
@@ -61,7 +64,34 @@ pub const TABLE: &[Variant] = &[Variant {
     kv_ahead: 3,
     // Tensor cores; the bulk copies of the weight stream; the mbarriers of its ring.
     instructions: &["HMMA", "UBLKCP", "SYNCS"],
-}];
+};
+
+/// Weights of half the size.
+const FP8_FLAG: Variant = Variant {
+    name: "fp8-flag",
+    format: WeightFormat::Fp8,
+    head_format: WeightFormat::Fp8,
+    ..BF16_FLAG
+};
+
+/// The LM head as it was. Its product is a second piece of code, and with three positions ahead
+/// sm_90a would spill where it records.
+const FP8_HEAD_BF16: Variant = Variant {
+    name: "fp8-head-bf16-flag",
+    head_format: WeightFormat::Bf16,
+    kv_ahead: 2,
+    ..FP8_FLAG
+};
+
+/// Every variant. A row that records spans follows the row whose time they show.
+pub const TABLE: &[Variant] = &[
+    BF16_FLAG,
+    Variant { name: "bf16-flag-xray", xray: true, ..BF16_FLAG },
+    FP8_FLAG,
+    Variant { name: "fp8-flag-xray", xray: true, ..FP8_FLAG },
+    FP8_HEAD_BF16,
+    Variant { name: "fp8-head-bf16-flag-xray", xray: true, ..FP8_HEAD_BF16 },
+];
 
 impl Variant {
     /// The row of this name.
@@ -75,26 +105,59 @@ impl Variant {
             .ok_or_else(|| KernelError::UnknownVariant { name: name.into() })
     }
 
-    /// Threads of a block: the consumers' and the loader's.
+    /// Threads of a block: the consumers', the loader's, and where spans are recorded the
+    /// observer's.
     pub const fn threads(&self, arch: Arch) -> u32 {
-        (self.consumer_warps[arch as usize] + 1) * 32
+        (self.consumer_warps[arch as usize] + 1 + self.xray as u32) * 32
     }
 
-    /// Slots of the ring.
-    pub const fn stages_on(&self, arch: Arch) -> u32 {
-        match arch {
-            Arch::Sm90a => self.stages[0],
-            Arch::Sm120a => self.stages[1],
-        }
+    /// The row that records this one's spans, if there is one.
+    pub fn recorded(&self) -> Option<&'static Variant> {
+        let alike =
+            |other: &&Variant| Variant { name: other.name, xray: other.xray, ..*self } == **other;
+        TABLE.iter().filter(|other| other.xray).find(alike)
+    }
+
+    /// The row whose time this one's spans show: itself, unless it records.
+    pub fn headline(&self) -> Option<&'static Variant> {
+        let alike =
+            |other: &&Variant| Variant { name: other.name, xray: other.xray, ..*self } == **other;
+        TABLE.iter().filter(|other| !other.xray).find(alike)
+    }
+
+    /// Slots of the ring for a model: those of the row, or as many as its wide activation leaves
+    /// room for, by whole rounds of the teams.
+    pub fn stages_for(&self, arch: Arch, shape: &Shape) -> u32 {
+        let (wanted, teams) = (self.stages[arch as usize], self.teams[arch as usize]);
+        let sums = self.consumer_warps[arch as usize] * WARP_SUM_BYTES;
+        let taken = shape.activation_bytes() + sums + FIXED_BYTES;
+        let room = arch.shared_bytes_max().saturating_sub(taken);
+        let fit = room / self.stage_bytes / teams * teams;
+        wanted.min(fit.max(teams))
+    }
+
+    /// The formats in words: one, or the layers' and the head's.
+    pub fn formats(&self) -> String {
+        let (layers, head) = (self.format.name(), self.head_format.name());
+        if layers == head { layers.into() } else { format!("{layers}, head {head}") }
+    }
+
+    /// The row of a format that is not recorded, the first in the table.
+    pub fn of_formats(layers: WeightFormat, head: WeightFormat) -> Option<&'static Variant> {
+        let fits =
+            |row: &&Variant| (row.format, row.head_format, row.xray) == (layers, head, false);
+        TABLE.iter().find(fits)
     }
 
     /// The row as the kernels' sources call it.
-    pub fn defines(&self, arch: Arch) -> [(&'static str, u32); 9] {
+    pub fn defines(&self, arch: Arch, shape: &Shape) -> [(&'static str, u32); 11] {
         [
+            ("ML_FORMAT", self.format as u32),
+            ("ML_HEAD_FORMAT", self.head_format as u32),
             ("ML_CONSUMER_WARPS", self.consumer_warps[arch as usize]),
             ("ML_TEAMS", self.teams[arch as usize]),
             ("ML_STAGE_BYTES", self.stage_bytes),
-            ("ML_STAGES", self.stages_on(arch)),
+            ("ML_STAGES", self.stages_for(arch, shape)),
             ("ML_KV_CHUNK", self.kv_chunk),
             ("ML_KV_SPLITS", self.kv_splits),
             ("ML_SHARED_BYTES_MAX", arch.shared_bytes_max()),
@@ -125,7 +188,7 @@ mod tests {
         for variant in TABLE {
             for arch in Arch::ALL {
                 assert!(variant.threads(arch) <= 1024, "{} on {arch}", variant.name);
-                let ring = variant.stage_bytes * variant.stages_on(arch);
+                let ring = variant.stage_bytes * variant.stages[arch as usize];
                 assert!(ring < arch.shared_bytes_max(), "{} on {arch}", variant.name);
             }
         }

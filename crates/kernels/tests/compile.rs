@@ -39,22 +39,9 @@ fn shape() -> Shape {
     Shape::of(&synth::shape("tiny").unwrap()).unwrap()
 }
 
-/// The compiler, if there is one; its absence is an error in CI.
-fn nvrtc() -> Option<Nvrtc> {
-    match Nvrtc::load(&Search::from_env()) {
-        Ok(nvrtc) => Some(nvrtc),
-        Err(error) => {
-            let message = error.wanted("the tests");
-            assert!(std::env::var_os("CI").is_none_or(|ci| ci.is_empty()), "{message}");
-            eprintln!("SKIPPED: {message}; `cargo xtask kernels` installs it");
-            None
-        }
-    }
-}
-
 fn compile(sources: &Sources, arch: Arch) -> Option<Result<Vec<u8>, KernelError>> {
     let options = options(arch, &shape(), &TABLE[0]);
-    Some(nvrtc()?.compile(sources, arch, &options).map(|compiled| compiled.cubin))
+    Some(Nvrtc::for_tests()?.compile(sources, arch, &options).map(|compiled| compiled.cubin))
 }
 
 #[test]
@@ -64,7 +51,7 @@ fn a_cubin_says_what_it_needs() {
         let info = CubinInfo::read(&cubin.unwrap()).unwrap();
         assert_eq!(info.capability, arch.capability());
         assert!(info.compiler.as_ref().unwrap().starts_with("13."), "{info:?}");
-        let ring = TABLE[0].stages_on(arch) * TABLE[0].stage_bytes;
+        let ring = TABLE[0].stages_for(arch, &shape()) * TABLE[0].stage_bytes;
         assert_eq!(info.constant(SHARED_BYTES).unwrap(), u64::from(ring));
         assert_eq!(info.constant(THREADS).unwrap(), u64::from(TABLE[0].threads(arch)));
         assert_eq!(info.constant("monolith_wide").unwrap(), 0x0123_4567_89ab_cdef);
@@ -117,7 +104,7 @@ fn load(loader: &Loader, arch: Arch) -> Cubin {
 
 #[test]
 fn a_kernel_is_compiled_once_and_again_if_the_cache_is_damaged() {
-    if nvrtc().is_none() {
+    if Nvrtc::for_tests().is_none() {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
@@ -141,7 +128,7 @@ fn a_kernel_is_compiled_once_and_again_if_the_cache_is_damaged() {
 
 #[test]
 fn a_kernel_that_does_not_fit_is_refused() {
-    if nvrtc().is_none() {
+    if Nvrtc::for_tests().is_none() {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
@@ -164,7 +151,7 @@ fn the_same_sources_give_the_same_machine_code() {
 
 #[test]
 fn a_cache_that_cannot_be_written_is_a_warning() {
-    if nvrtc().is_none() {
+    if Nvrtc::for_tests().is_none() {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
@@ -189,7 +176,7 @@ fn without_compiler_and_cache_the_message_says_what_to_do() {
 
 #[test]
 fn a_folder_of_kernels_has_a_manifest_and_forgets_old_ones() {
-    if nvrtc().is_none() {
+    if Nvrtc::for_tests().is_none() {
         return;
     }
     let folder = tempfile::tempdir().unwrap();

@@ -1,13 +1,15 @@
 //! A checkpoint on disk: `config.json` and one or several safetensors files, memory-mapped, with
 //! every tensor's name, type and shape checked before anything is computed.
 
-use crate::{Bf16View, Config, ModelError, Tensor, Weights};
+use crate::{Bf16View, Config, Fp8View, ModelError, ScaleType, StoredView, Tensor, Weights};
 use memmap2::Mmap;
 use safetensors::tensor::{Dtype, Metadata, SafeTensors, TensorInfo};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs::File;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
+
+mod quantized;
 
 const SINGLE: &str = "model.safetensors";
 const INDEX: &str = "model.safetensors.index.json";
@@ -18,7 +20,18 @@ pub struct Checkpoint {
     dir: PathBuf,
     config: Config,
     shards: Vec<Shard>,
-    places: HashMap<Tensor, (usize, Range<usize>)>,
+    places: HashMap<Tensor, Stored>,
+}
+
+/// A file, and bytes of it.
+type Place = (usize, Range<usize>);
+
+/// Where a tensor's values lie.
+#[derive(Debug)]
+struct Stored {
+    values: Place,
+    /// Of an FP8 tensor.
+    scales: Option<(Place, ScaleType)>,
 }
 
 #[derive(Debug)]
@@ -36,9 +49,12 @@ impl Checkpoint {
     /// A missing or damaged file, an unsupported model, or a tensor that is missing, unexpected,
     /// or of the wrong shape or type (named).
     pub fn open(dir: &Path) -> Result<Checkpoint, ModelError> {
-        let config = Config::read(&dir.join("config.json"))?;
+        Checkpoint::open_with(dir, Config::read(&dir.join("config.json"))?, false)
+    }
+
+    fn open_with(dir: &Path, config: Config, quantized: bool) -> Result<Checkpoint, ModelError> {
         let (shards, listed_in) = open_shards(dir)?;
-        let places = place_tensors(&config, &shards, &listed_in)?;
+        let places = place_tensors(&config, &shards, &listed_in, quantized)?;
         Ok(Checkpoint { dir: dir.to_owned(), config, shards, places })
     }
 
@@ -59,10 +75,26 @@ impl Weights for Checkpoint {
     }
 
     fn view(&self, tensor: Tensor) -> Bf16View<'_> {
+        match self.stored(tensor) {
+            StoredView::Bf16(view) => view,
+            StoredView::Fp8(_) => panic!("{} is fp8, no bf16 tensor", tensor.name()),
+        }
+    }
+
+    fn stored(&self, tensor: Tensor) -> StoredView<'_> {
         let tensor = tensor.stored(&self.config);
         let (rows, cols) = tensor.shape(&self.config);
-        let (shard, range) = &self.places[&tensor];
-        Bf16View::new(rows, cols, &self.shards[*shard].map[range.clone()])
+        let bytes = |(shard, range): &Place| &self.shards[*shard].map[range.clone()];
+        let Stored { values, scales } = &self.places[&tensor];
+        match scales {
+            None => StoredView::Bf16(Bf16View::new(rows, cols, bytes(values))),
+            Some((scales, scale_type)) => StoredView::Fp8(Fp8View::new(
+                [rows, cols],
+                bytes(values),
+                bytes(scales),
+                *scale_type,
+            )),
+        }
     }
 }
 
@@ -126,27 +158,32 @@ impl Shard {
     }
 
     /// Checks one tensor's type and shape and gives its bytes' place in the file.
-    fn place(&self, tensor: Tensor, config: &Config) -> Result<Range<usize>, ModelError> {
+    fn place(
+        &self,
+        tensor: Tensor,
+        config: &Config,
+        dtype: Dtype,
+    ) -> Result<Range<usize>, ModelError> {
         let name = tensor.name();
         let Some(info) = self.metadata.info(&name) else {
             return Err(self.tensor_error(&name, "missing".into()));
         };
         let (rows, cols) = tensor.shape(config);
         let wanted = if tensor.is_norm() { vec![cols] } else { vec![rows, cols] };
-        self.check(&name, info, &wanted)?;
-        let (begin, end) = info.data_offsets;
-        Ok(self.data_offset + begin..self.data_offset + end)
-    }
-
-    fn check(&self, name: &str, info: &TensorInfo, wanted: &[usize]) -> Result<(), ModelError> {
-        if info.dtype != Dtype::BF16 {
-            return Err(self.tensor_error(name, format!("dtype {:?} (BF16 is wanted)", info.dtype)));
+        if info.dtype != dtype {
+            let what = format!("dtype {:?} ({dtype:?} is wanted)", info.dtype);
+            return Err(self.tensor_error(&name, what));
         }
         if info.shape != wanted {
             let what = format!("shape {:?} (config.json asks for {wanted:?})", info.shape);
-            return Err(self.tensor_error(name, what));
+            return Err(self.tensor_error(&name, what));
         }
-        Ok(())
+        Ok(self.bytes_of(info))
+    }
+
+    fn bytes_of(&self, info: &TensorInfo) -> Range<usize> {
+        let (begin, end) = info.data_offsets;
+        self.data_offset + begin..self.data_offset + end
     }
 }
 
@@ -154,19 +191,34 @@ fn place_tensors(
     config: &Config,
     shards: &[Shard],
     listed_in: &BTreeMap<String, String>,
-) -> Result<HashMap<Tensor, (usize, Range<usize>)>, ModelError> {
+    quantized: bool,
+) -> Result<HashMap<Tensor, Stored>, ModelError> {
     let mut places = HashMap::new();
     let mut known = BTreeSet::new();
     for tensor in Tensor::all(config) {
         let name = tensor.name();
         let shard = shard_of(&name, shards, listed_in)?;
-        places.insert(tensor, (shard, shards[shard].place(tensor, config)?));
+        let at = &shards[shard];
+        let stored = if quantized && quantized::is_fp8(at, tensor)? {
+            let scale_name = quantized::scale_name(&name);
+            let scale_shard = shard_of(&scale_name, shards, listed_in)?;
+            let values = (shard, at.place(tensor, config, Dtype::F8_E4M3)?);
+            let scales = quantized::place_scales(shards, scale_shard, tensor, config)?;
+            known.insert(scale_name);
+            Stored { values, scales: Some(scales) }
+        } else {
+            Stored { values: (shard, at.place(tensor, config, Dtype::BF16)?), scales: None }
+        };
+        places.insert(tensor, stored);
         known.insert(name);
     }
+    let head = Tensor::LmHead.name();
     for shard in shards {
         for name in shard.metadata.offset_keys() {
+            let of_tied_head = [&head, &quantized::scale_name(&head)].contains(&&name);
             let ignored = name.ends_with("rotary_emb.inv_freq")
-                || (config.tied && name == Tensor::LmHead.name());
+                || (config.tied && of_tied_head)
+                || (quantized && quantized::is_for_activations(&name));
             if !ignored && !known.contains(&name) {
                 let what = "not part of the model that config.json describes".into();
                 return Err(shard.tensor_error(&name, what));

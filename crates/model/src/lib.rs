@@ -2,13 +2,16 @@
 
 pub mod checkpoint;
 pub mod config;
+pub mod e4m3;
 pub mod memory;
+pub mod stored;
 pub mod synth;
 pub mod tensor;
 
 pub use checkpoint::Checkpoint;
 pub use config::Config;
 pub use memory::MemoryWeights;
+pub use stored::{Fp8View, ScaleType, StoredView};
 pub use tensor::{Bf16View, LayerTensor, Tensor, Weights};
 
 use std::path::PathBuf;

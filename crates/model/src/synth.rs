@@ -25,11 +25,14 @@
 //!   first's: what all positions have in common cancels, and would otherwise grow until every
 //!   position gives the same token.
 //!
-//! `notes/synth.md` has what was tried and measured.
+//! `notes/synth.md` has what was tried and measured. [`Deltas`] are what training changes about
+//! such weights.
 
+mod deltas;
 mod write;
 
-pub use write::{file_bytes, write};
+pub use deltas::Deltas;
+pub use write::{Progress, file_bytes, write};
 
 use crate::{Config, LayerTensor, MemoryWeights, Tensor};
 use half::bf16;
@@ -86,7 +89,7 @@ pub fn shape(name: &str) -> Option<Config> {
     }
 }
 
-/// The model of this configuration and seed, in memory: the values that [`write`] writes.
+/// The model of this configuration and seed, in memory: the values that [`write()`] writes.
 pub fn weights(config: &Config, seed: u64) -> MemoryWeights {
     let mut current: Option<(Tensor, Values)> = None;
     MemoryWeights::from_fn(config, |tensor, row, col| {
@@ -171,10 +174,7 @@ impl Values {
         let hash = mix(self.key.wrapping_add((index as u64).wrapping_mul(COUNTER_STEP)));
         let sum = (hash & 0xffff) + (hash >> 16 & 0xffff) + (hash >> 32 & 0xffff) + (hash >> 48);
         let centred = sum as i32 - 2 * 65_535;
-        // bf16::from_f32 (to nearest, ties to even) without its branch for NaN, which cannot occur
-        // and would keep the compiler from making straight-line code of a row.
-        let bits = (spread.mean + spread.scale * centred as f32).to_bits();
-        bf16::from_bits(((bits + 0x7fff + (bits >> 16 & 1)) >> 16) as u16)
+        rounded(spread.mean + spread.scale * centred as f32)
     }
 
     /// The little-endian bytes of one row: what [`Values::at`] gives, without asking for every
@@ -200,6 +200,14 @@ impl Values {
             }
         }
     }
+}
+
+/// `bf16::from_f32` (to nearest, ties to even) without its branch for NaN, which would keep the
+/// compiler from making straight-line code of a row. The NaNs of arithmetic stay NaNs.
+#[inline]
+fn rounded(value: f32) -> bf16 {
+    let bits = value.to_bits();
+    bf16::from_bits((bits.wrapping_add(0x7fff + (bits >> 16 & 1)) >> 16) as u16)
 }
 
 /// The finalizer of splitmix64: every bit of the input shows in every bit of the output.

@@ -1,6 +1,6 @@
 //! The tensors of a dense Qwen3 checkpoint: names, shapes, and views of their values.
 
-use crate::Config;
+use crate::{Config, StoredView};
 use half::bf16;
 use std::ops::Range;
 
@@ -204,5 +204,13 @@ pub trait Weights: Sync {
     fn config(&self) -> &Config;
 
     /// A tensor's values. Asking for [`Tensor::LmHead`] of a tied model gives the embedding.
+    ///
+    /// # Panics
+    /// For a tensor that is not stored in bf16, which most implementations never hold.
     fn view(&self, tensor: Tensor) -> Bf16View<'_>;
+
+    /// The same in whatever format it is stored.
+    fn stored(&self, tensor: Tensor) -> StoredView<'_> {
+        StoredView::Bf16(self.view(tensor))
+    }
 }

@@ -4,6 +4,7 @@ use crate::{examples, exit, values};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use monolith_harness::bench::Output;
 use monolith_kernels::Arch;
+use monolith_pack::Formats;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
@@ -31,6 +32,9 @@ pub enum Command {
     /// Show what a pack holds, what a token reads of it, and the roofline
     #[command(after_help = examples::INSPECT)]
     Inspect(InspectArgs),
+    /// Write what a pack's weights are worth as a checkpoint, for programs that read no pack
+    #[command(after_help = examples::UNPACK)]
+    Unpack(UnpackArgs),
     /// Make a model of synthetic weights, the same for the same seed
     #[command(after_help = examples::SYNTH)]
     Synth(SynthArgs),
@@ -49,6 +53,9 @@ pub enum Command {
     /// Measure the speed of an engine whose gate passed
     #[command(after_help = examples::BENCH)]
     Bench(BenchArgs),
+    /// Measure what a weight format costs, against the same model in bf16
+    #[command(after_help = examples::QUALITY)]
+    Quality(QualityArgs),
     /// Print the tables of what was measured
     #[command(after_help = examples::REPORT)]
     Report(ReportArgs),
@@ -58,6 +65,13 @@ pub enum Command {
         /// What to do with them.
         #[command(subcommand)]
         command: KernelsCommand,
+    },
+    /// Show where a recorded step's time went, or write it for a viewer
+    #[command(after_help = examples::XRAY)]
+    Xray {
+        /// What to do with it.
+        #[command(subcommand)]
+        command: XrayCommand,
     },
     /// Tell which engines this machine can run, and why not the others
     #[command(after_help = examples::DOCTOR)]
@@ -79,6 +93,16 @@ pub struct ModelArgs {
     /// A model folder, a pack, or a name in the hub's cache (NAME@REVISION pins a revision)
     #[arg(short, long, value_name = "MODEL", default_value = DEFAULT_MODEL)]
     pub model: OsString,
+}
+
+/// How the weights are to be stored.
+#[derive(Debug, Args)]
+pub struct FormatArgs {
+    /// Weights: bf16, fp8 (E4M3, a scale a row) or fp8-head-bf16 (the LM head and the embedding
+    /// stay bf16) [default: as in the model]
+    #[arg(long, value_name = "FORMAT", value_parser = values::formats())]
+    #[arg(hide_possible_values = true)]
+    pub format: Option<Formats>,
 }
 
 /// How the engine is loaded.
@@ -124,6 +148,8 @@ pub enum EngineChoice {
 pub struct RunArgs {
     #[command(flatten)]
     pub model: ModelArgs,
+    #[command(flatten)]
+    pub format: FormatArgs,
     /// The prompt [default: standard input]
     #[arg(short, long, value_name = "TEXT", conflicts_with = "file")]
     pub prompt: Option<OsString>,
@@ -192,7 +218,7 @@ pub struct SamplingArgs {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "X-ray")]
 pub struct XrayArgs {
-    /// Record one step and write its trace, as the page reads it
+    /// Record one step and write its trace, as the page reads it; the dump if FILE ends in .xray
     #[arg(id = "xray", long, value_name = "FILE")]
     pub file: Option<PathBuf>,
     /// Which generated token's step to record, from 1; the last one if the text ends before
@@ -206,8 +232,22 @@ pub struct XrayArgs {
 pub struct PackArgs {
     #[command(flatten)]
     pub model: ModelArgs,
+    #[command(flatten)]
+    pub format: FormatArgs,
     /// The file to write
     #[arg(short, long, value_name = "FILE")]
+    pub out: PathBuf,
+}
+
+/// `monolith unpack`
+#[derive(Debug, Args)]
+pub struct UnpackArgs {
+    #[command(flatten)]
+    pub model: ModelArgs,
+    #[command(flatten)]
+    pub format: FormatArgs,
+    /// The folder to make; it must be new
+    #[arg(short, long, value_name = "DIR")]
     pub out: PathBuf,
 }
 
@@ -239,6 +279,9 @@ pub struct SynthArgs {
     /// Seed of the weights
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub seed: u64,
+    /// Rebuild the trained model whose deltas are in this folder (data/standin), and check it
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["shape", "seed"])]
+    pub deltas: Option<PathBuf>,
     /// The folder to make; it must be new, or empty
     #[arg(short, long, value_name = "DIR")]
     pub out: PathBuf,
@@ -309,6 +352,8 @@ pub struct ResultsArgs {
 pub struct GateArgs {
     #[command(flatten)]
     pub model: ModelArgs,
+    #[command(flatten)]
+    pub format: FormatArgs,
     /// The folder that tools/reference.py wrote
     #[arg(long, value_name = "DIR")]
     pub reference: PathBuf,
@@ -335,6 +380,8 @@ pub enum RuleChoice {
 pub struct BenchArgs {
     #[command(flatten)]
     pub model: ModelArgs,
+    #[command(flatten)]
+    pub format: FormatArgs,
     /// The prompts' token ids, the file that `monolith ids` wrote
     #[arg(long, value_name = "FILE")]
     pub ids: PathBuf,
@@ -358,6 +405,10 @@ pub struct BenchArgs {
     /// Leave the test on the prompts out
     #[arg(long)]
     pub no_prompts: bool,
+    /// After the timing, measure each depth's energy over so many seconds of steps
+    #[arg(long, value_name = "SECONDS", value_parser = values::speed)]
+    #[arg(allow_negative_numbers = true)]
+    pub energy: Option<f64>,
     /// How the rows are printed: md, csv, json or jsonl
     #[arg(short, long, value_name = "FORM", default_value = "md", hide_possible_values = true)]
     #[arg(value_parser = values::output())]
@@ -393,6 +444,62 @@ pub struct RooflineArgs {
     pub argmax_us: f64,
 }
 
+/// `monolith quality`
+#[derive(Debug, Args)]
+pub struct QualityArgs {
+    #[command(flatten)]
+    pub model: ModelArgs,
+    /// What is compared: a model folder, a pack, or a name in the hub's cache [default: the model]
+    #[arg(long, value_name = "MODEL", required_unless_present = "candidate_format")]
+    pub candidate: Option<OsString>,
+    /// The candidate's weights: bf16, fp8 or fp8-head-bf16 [default: as in the candidate]
+    #[arg(long, visible_alias = "format", value_name = "FORMAT", value_parser = values::formats())]
+    #[arg(hide_possible_values = true)]
+    pub candidate_format: Option<Formats>,
+    /// The text that is scored, UTF-8 [default: heldout.txt in the model's folder]
+    #[arg(long, value_name = "FILE")]
+    pub text: Option<PathBuf>,
+    /// The prompts that are continued, one JSON object a line
+    #[arg(long, value_name = "FILE", default_value = "data/prompts/quality.jsonl")]
+    pub prompts: PathBuf,
+    /// Tokens of a window, fed from an empty cache
+    #[arg(long, value_name = "N", default_value_t = 1024)]
+    #[arg(value_parser = values::at_least_1(), allow_negative_numbers = true)]
+    pub window: usize,
+    /// Tokens from one window's begin to the next one's; less than a window
+    #[arg(long, value_name = "N", default_value_t = 512)]
+    #[arg(value_parser = values::at_least_1(), allow_negative_numbers = true)]
+    pub stride: usize,
+    /// Use the text's first tokens alone [default: all]
+    #[arg(long, value_name = "N", value_parser = values::at_least_1())]
+    #[arg(allow_negative_numbers = true)]
+    pub limit_tokens: Option<usize>,
+    /// Positions, evenly in the text, at which the distributions are compared
+    #[arg(long, value_name = "N", default_value_t = 10_000)]
+    #[arg(value_parser = values::at_least_1(), allow_negative_numbers = true)]
+    pub kl_positions: usize,
+    /// Greedy tokens of each prompt
+    #[arg(short = 'n', long = "n-gen", value_name = "N", default_value_t = 64)]
+    #[arg(value_parser = values::at_least_1(), allow_negative_numbers = true)]
+    pub new: usize,
+    /// Which agreement of greedy tokens decides; all are measured
+    #[arg(long, value_enum, default_value_t = AgreementChoice::Greedy)]
+    pub agreement: AgreementChoice,
+    #[command(flatten)]
+    pub results: ResultsArgs,
+    #[command(flatten)]
+    pub engine: EngineArgs,
+}
+
+/// Which agreement of greedy tokens decides.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum AgreementChoice {
+    /// Both decode by themselves: the same token at the same place
+    Greedy,
+    /// The candidate is fed the reference's tokens: the same argmax after the same text
+    Forced,
+}
+
 /// `monolith report`
 #[derive(Debug, Args)]
 pub struct ReportArgs {
@@ -424,6 +531,101 @@ pub struct KernelsBuildArgs {
     /// The folder to write to
     #[arg(short, long, value_name = "DIR")]
     pub out: PathBuf,
+}
+
+/// `monolith xray`
+#[derive(Debug, Subcommand)]
+pub enum XrayCommand {
+    /// Print where the step's time went: phases, waits, hand-offs, the critical path
+    #[command(after_help = examples::XRAY_ANALYZE)]
+    Analyze(XrayAnalyzeArgs),
+    /// Write the step for the page or for another viewer
+    #[command(after_help = examples::XRAY_EXPORT)]
+    Export(XrayExportArgs),
+    /// Record a step in the middle of a decode loop, and what recording costs
+    #[command(after_help = examples::XRAY_RECORD)]
+    Record(XrayRecordArgs),
+    /// Say who waited for whom in the last step that did not end
+    #[command(after_help = examples::XRAY_FAULT)]
+    Fault(XrayFaultArgs),
+}
+
+/// `monolith xray record`
+#[derive(Debug, Args)]
+pub struct XrayRecordArgs {
+    #[command(flatten)]
+    pub model: ModelArgs,
+    #[command(flatten)]
+    pub format: FormatArgs,
+    /// Positions of the steps to record, one file each
+    #[arg(long, value_name = "N,...", value_delimiter = ',', default_value = "16")]
+    pub at: Vec<usize>,
+    /// Steps of the loop; the recorded one is in its middle
+    #[arg(short = 'n', long = "n-gen", value_name = "N", default_value_t = 64)]
+    #[arg(value_parser = values::at_least_1(), allow_negative_numbers = true)]
+    pub steps: usize,
+    /// Loops that are timed, of the build that records and of the one that does not
+    #[arg(short = 'r', long = "repetitions", value_name = "N", default_value_t = 5)]
+    #[arg(value_parser = values::at_least_1(), allow_negative_numbers = true)]
+    pub runs: usize,
+    /// The prompts' token ids, the file that `monolith ids` wrote [default: ids made up]
+    #[arg(long, value_name = "FILE")]
+    pub ids: Option<PathBuf>,
+    /// The folder for the dumps; a file is named by its variant and position
+    #[arg(short, long, value_name = "DIR", default_value = ".")]
+    pub out: PathBuf,
+    /// No analysis on stderr
+    #[arg(short, long)]
+    pub quiet: bool,
+    #[command(flatten)]
+    pub engine: EngineArgs,
+}
+
+/// `monolith xray fault`
+#[derive(Debug, Args)]
+pub struct XrayFaultArgs {
+    /// The fault's file [default: the last one, in the cache folder]
+    pub file: Option<PathBuf>,
+}
+
+/// `monolith xray analyze`
+#[derive(Debug, Args)]
+pub struct XrayAnalyzeArgs {
+    /// A dump (.xray), or a trace as the page reads it (.json.gz)
+    pub file: PathBuf,
+    /// Print JSON: every sum, every block, every segment of the critical path
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `monolith xray export`
+#[derive(Debug, Args)]
+pub struct XrayExportArgs {
+    /// A dump (.xray), or a trace as the page reads it (.json.gz)
+    pub file: PathBuf,
+    /// What to write: page, perfetto, chrome, speedscope, csv or png
+    #[arg(long, value_enum, value_name = "FORMAT", hide_possible_values = true)]
+    pub to: ExportFormat,
+    /// The file to write [default: beside FILE, by the format's ending]
+    #[arg(short, long, value_name = "FILE")]
+    pub out: Option<PathBuf>,
+}
+
+/// What a recorded step can be written as.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ExportFormat {
+    /// The page's gzipped JSON
+    Page,
+    /// TrackEvent protobuf, for ui.perfetto.dev
+    Perfetto,
+    /// Chrome's JSON
+    Chrome,
+    /// speedscope's JSON
+    Speedscope,
+    /// A row a span
+    Csv,
+    /// A Gantt picture
+    Png,
 }
 
 /// `monolith doctor`

@@ -17,13 +17,13 @@ pub struct Options {
     cpu: Option<CpuOptions>,
 }
 
-/// Chooses the engine, before anything is read or computed. Options of one engine, and an X-ray,
-/// choose it where the choice is ours.
+/// Chooses the engine, before anything is read or computed. Options of one engine choose it where
+/// the choice is ours.
 ///
 /// # Errors
 /// Code 3 for an engine that cannot run here, code 2 for a SIMD level that this processor lacks,
 /// for an unknown variant, and for options of another engine.
-pub fn options(args: &EngineArgs, xray: bool) -> Result<Options, Exit> {
+pub fn options(args: &EngineArgs) -> Result<Options, Exit> {
     let for_cuda = args.variant.is_some() || args.blocks.is_some();
     if for_cuda && args.engine == EngineChoice::Cpu {
         let what = "--variant and --blocks are options of the CUDA engine";
@@ -31,20 +31,16 @@ pub fn options(args: &EngineArgs, xray: bool) -> Result<Options, Exit> {
     }
     let mut cuda_options = CudaOptions { context: args.context, ..CudaOptions::default() };
     if let Some(name) = &args.variant {
-        cuda_options.variant = Variant::find(name).or_exit(Code::Usage)?;
+        cuda_options.variant = Some(Variant::find(name).or_exit(Code::Usage)?);
     }
     cuda_options.blocks = args.blocks;
     let must_be_cuda = for_cuda || args.engine == EngineChoice::Cuda;
-    let for_cpu = args.threads.is_some() || args.simd.is_some() || xray;
+    let for_cpu = args.threads.is_some() || args.simd.is_some();
     let gpu = match args.engine {
         _ if must_be_cuda => Some(cuda::usable(0).or_exit(Code::NoEngine)?),
         EngineChoice::Auto if !for_cpu => cuda::usable(0).ok(),
         _ => None,
     };
-    if xray && gpu.is_some() {
-        let what = "the CUDA engine records no X-ray yet: use --engine cpu";
-        return Err(Exit::message(Code::NoEngine, what));
-    }
     let cpu = if must_be_cuda { None } else { Some(cpu_options(args)?) };
     Ok(Options { cuda: gpu.map(|gpu| (cuda_options, gpu)), cpu })
 }
@@ -54,6 +50,14 @@ impl Options {
     pub fn only_first(mut self) -> Options {
         if self.cuda.is_some() {
             self.cpu = None;
+        }
+        self
+    }
+
+    /// The same engines, able to record their steps. The CPU engine always is.
+    pub fn recording(mut self) -> Options {
+        if let Some((cuda, _)) = &mut self.cuda {
+            cuda.records = true;
         }
         self
     }

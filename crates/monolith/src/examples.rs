@@ -29,7 +29,7 @@ pub const RUN: &str = "Examples:
   monolith run -f notes.txt --temperature 0.7 --top-p 0.9 --seed 1
   echo 'Once upon a time' | monolith run -m data/tiny
   monolith run -p 'Hello' --json | jq .tok_s
-  monolith run -p 'Hello' --xray step.json.gz
+  monolith run -p 'Hello' --xray step.json.gz     for the page; .xray: for `monolith xray`
 
 Ctrl-C ends the text after the current token and prints the statistics; a second one ends the
 program at once.";
@@ -38,10 +38,22 @@ program at once.";
 pub const PACK: &str = "Examples:
   monolith pack -o qwen3.pack
   monolith pack -m data/tiny -o tiny.pack
+  monolith pack --format fp8 -o qwen3-fp8.pack
+
+FP8 is E4M3 with one scale a row, rounded to nearest even; what that loses is printed and kept in
+the pack. An FP8 checkpoint of compressed-tensors, a scale a row, is taken over code by code.
 
 A pack holds the weights only. To run one, keep the model's tokenizer.json, tokenizer_config.json
 and generation_config.json beside it. `monolith run` packs a model by itself and keeps the pack in
 its cache.";
+
+/// `monolith unpack`
+pub const UNPACK: &str = "Examples:
+  monolith unpack -m data/tiny --format fp8 -o tiny-fp8
+  python3 tools/reference.py --model tiny-fp8 --ids ids.json --out reference
+
+bf16 weights are written as they are, others as the f32 values that codes and scales stand for:
+what a gate's reference runs. The folder has no tokenizer.";
 
 /// `monolith inspect`
 pub const INSPECT: &str = "Examples:
@@ -54,8 +66,11 @@ pub const SYNTH: &str = "Examples:
   monolith synth -o synthetic
   monolith synth --shape tiny --seed 7 -o small
   monolith diff -m small
+  monolith synth --deltas data/standin -o standin
+  monolith run -m standin -p \"He opened the door and\"
 
-A synthetic model has no tokenizer: `diff` and `pack` take it, `run` wants one beside it.";
+A synthetic model has no tokenizer: `diff` and `pack` take it, `run` wants one beside it. What is
+rebuilt from deltas has one. It is written only if its sha256 is the one beside the deltas.";
 
 /// `monolith pull`
 pub const PULL: &str = "Examples:
@@ -103,6 +118,23 @@ boot of one GPU), build, weights, prompts and engine options nothing is measured
 code is 5. The rows go to stdout and into the run's folder. Hand-off, compute and argmax left at 0
 predict what reading the bytes alone would take.";
 
+/// `monolith quality`
+pub const QUALITY: &str = "Examples:
+  monolith quality -m data/tiny --candidate-format fp8
+  monolith quality --candidate-format fp8 --text wikitext-2-test.txt
+  monolith quality --candidate qwen3-fp8.pack --text book.txt --limit-tokens 20000
+
+WikiText-2's test split, as others score it:
+  python3 -c 'from datasets import load_dataset as load
+  rows = load(\"Salesforce/wikitext\", \"wikitext-2-raw-v1\", split=\"test\")[\"text\"]
+  print(\"\\n\\n\".join(rows), end=\"\")' > wikitext-2-test.txt
+
+The model in bf16 is the reference, and both are stepped over the same tokens: perplexity of the
+text, KL divergence of the next-token distributions, agreement of greedy tokens. It passes if the
+perplexity rises by at most 2% and 90% of the tokens agree; the exit code is 5 if not. The record
+goes into the measuring run's folder and its path to stdout. What is measured is kept after each
+window and prompt: the same command, after Ctrl-C, goes on from there.";
+
 /// `monolith report`
 pub const REPORT: &str = "Examples:
   monolith report
@@ -120,6 +152,45 @@ pub const KERNELS_BUILD: &str = "Examples:
   monolith kernels build --out kernels
   monolith kernels build --arch sm_120a --shape model/config.json --out kernels
   MONOLITH_KERNELS_DIR=kernels cargo build --release -p monolith    embeds them";
+
+/// `monolith xray`
+pub const XRAY: &str = "Examples:
+  monolith xray record --at 16            writes bf16-flag-16.xray, or what the variant is called
+  monolith run -p 'Hello' --xray step.xray
+  monolith xray analyze step.xray
+  monolith xray export step.xray --to perfetto";
+
+/// `monolith xray analyze`
+pub const XRAY_ANALYZE: &str = "Examples:
+  monolith xray analyze step.xray
+  monolith xray analyze step.json.gz      without loaders and single copies, which it lacks
+  monolith xray analyze step.xray --json | jq .path.totals
+
+Every nanosecond of every block is work, a named wait, or unrecorded. The critical path is the
+chain of work and hand-offs that ends in the argmax; its classes add up to the token.";
+
+/// `monolith xray export`
+pub const XRAY_EXPORT: &str = "Examples:
+  monolith xray export step.xray --to perfetto        for ui.perfetto.dev: step.pftrace
+  monolith xray export step.xray --to png -o step.png
+  monolith xray export step.json.gz --to csv
+
+The name of the file goes to stdout. A file of another kind is not replaced.";
+
+/// `monolith xray record`
+pub const XRAY_RECORD: &str = "Examples:
+  monolith xray record -m data/tiny --at 16,128
+  monolith xray record --engine cuda --at 16,2048 -o dumps
+
+Both builds run the same loop in turn: the dump says how much slower the one that records is. The
+files' names go to stdout.";
+
+/// `monolith xray fault`
+pub const XRAY_FAULT: &str = "Examples:
+  monolith xray fault
+  monolith xray fault last-fault.json
+
+A step on a GPU in which a wait outlasts its bound leaves a file: every wait of every block.";
 
 /// `monolith doctor`
 pub const DOCTOR: &str = "Examples:

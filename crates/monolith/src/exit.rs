@@ -1,5 +1,8 @@
 //! Exit codes: what went wrong, for a script to tell.
 
+use monolith_abi::fault::FaultDump;
+use monolith_engine::EngineError;
+use monolith_harness::HarnessError;
 use std::fmt;
 use std::process::ExitCode;
 
@@ -55,6 +58,18 @@ impl Exit {
     /// The number for the system.
     pub fn exit_code(&self) -> ExitCode {
         ExitCode::from(self.code as u8)
+    }
+
+    /// What a step that did not end left behind, if that is the error.
+    pub fn fault(&self) -> Option<&FaultDump> {
+        let engine = match self.error.downcast_ref::<HarnessError>() {
+            Some(HarnessError::Engine(error)) => Some(error),
+            _ => self.error.downcast_ref::<EngineError>(),
+        };
+        match engine {
+            Some(EngineError::KernelFault(dump)) => Some(dump),
+            _ => None,
+        }
     }
 
     /// Whether the reader of our output went away, which is no error of ours.

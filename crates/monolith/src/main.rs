@@ -5,7 +5,9 @@ mod commands;
 mod engine;
 mod examples;
 mod exit;
+mod fault_file;
 mod interrupt;
+mod losses;
 mod measure;
 mod progress;
 mod prompt;
@@ -26,6 +28,9 @@ fn main() -> ExitCode {
         Err(exit) if exit.is_broken_pipe() => ExitCode::SUCCESS,
         Err(exit) => {
             text_out::say(&format!("monolith: {exit}"));
+            if let Some(dump) = exit.fault() {
+                fault_file::keep(dump);
+            }
             exit.exit_code()
         }
     }
@@ -35,6 +40,7 @@ fn dispatch(command: Command) -> Result<(), Exit> {
     match command {
         Command::Run(args) => commands::run::run(&args),
         Command::Pack(args) => commands::pack::run(&args),
+        Command::Unpack(args) => commands::unpack::run(&args),
         Command::Inspect(args) => commands::inspect::run(&args),
         Command::Synth(args) => commands::synth::run(&args),
         Command::Pull(args) => commands::pull::run(&args),
@@ -42,8 +48,10 @@ fn dispatch(command: Command) -> Result<(), Exit> {
         Command::Ids(args) => commands::ids::run(&args),
         Command::Gate(args) => commands::gate::run(&args),
         Command::Bench(args) => commands::bench::run(&args),
+        Command::Quality(args) => commands::quality::run(&args),
         Command::Report(args) => commands::report::run(&args),
         Command::Kernels { command } => commands::kernels::run(&command),
+        Command::Xray { command } => commands::xray::run(&command),
         Command::Doctor(args) => commands::doctor::run(&args),
         Command::Completions { shell } => commands::shell::completions(shell),
         Command::Man => commands::shell::man(),

@@ -28,7 +28,7 @@ impl Setup {
     /// # Errors
     /// Those of [`engine::options`].
     pub fn new(args: &EngineArgs) -> Result<Setup, Exit> {
-        let options = engine::options(args, false)?.only_first();
+        let options = engine::options(args)?.only_first();
         let (target, device) = match options.gpu() {
             Some(gpu) => (Target::Gpu(nvml_index()), gpu.name.clone()),
             None => (Target::Cpu, cpu::device_name()),

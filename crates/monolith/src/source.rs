@@ -8,7 +8,7 @@ use crate::text_out::say;
 use anyhow::Context;
 use monolith_hub::{Error, Files, PullRequest, RepoId, Revision, Settings};
 use monolith_model::{Checkpoint, Config, ModelError, Weights, synth};
-use monolith_pack::{Pack, Source, pack_to_bytes, pack_to_file};
+use monolith_pack::{Formats, Header, Pack, Source, pack_to_bytes_as, pack_to_file_as};
 use monolith_text::{Error as Text, Tokenizer};
 use sha2::{Digest, Sha256};
 use std::ffi::OsStr;
@@ -100,6 +100,17 @@ pub fn check_file(path: &Path) -> Result<(), Exit> {
     }
 }
 
+/// Whether this is a text that can be read.
+///
+/// # Errors
+/// Code 2 if there is nothing, or something else.
+pub fn check_text(path: &Path) -> Result<(), Exit> {
+    match metadata(path)? {
+        Some(there) if there.is_file() => Ok(()),
+        _ => Err(Exit::message(Code::Usage, format!("{}: no such text file", path.display()))),
+    }
+}
+
 /// What there is of this name, if anything; an error where the system does not let us look.
 fn metadata(path: &Path) -> anyhow::Result<Option<Metadata>> {
     match std::fs::metadata(path) {
@@ -168,13 +179,28 @@ fn cached_snapshot(repo: &str, revision: &str) -> Result<(PathBuf, String), Exit
 }
 
 impl Model {
-    /// The checkpoint, if the model is a folder.
+    /// The bf16 checkpoint, if the model is a folder.
+    ///
+    /// # Errors
+    /// A pack (which is no checkpoint), or a damaged folder, or one of another format.
+    pub fn checkpoint(&self) -> Result<Checkpoint, Exit> {
+        self.open(Checkpoint::open)
+    }
+
+    /// The checkpoint in whatever format it is, if the model is a folder.
     ///
     /// # Errors
     /// A pack (which is no checkpoint), or a damaged folder.
-    pub fn checkpoint(&self) -> Result<Checkpoint, Exit> {
+    pub fn checkpoint_as_stored(&self) -> Result<Checkpoint, Exit> {
+        self.open(Checkpoint::open_quantized)
+    }
+
+    fn open(
+        &self,
+        open: impl FnOnce(&Path) -> Result<Checkpoint, ModelError>,
+    ) -> Result<Checkpoint, Exit> {
         match &self.place {
-            Place::Folder { .. } => Checkpoint::open(&self.dir).map_err(|error| {
+            Place::Folder { .. } => open(&self.dir).map_err(|error| {
                 let code = match &error {
                     ModelError::Io { source, .. } if source.kind() == ErrorKind::NotFound => {
                         Code::NoModel
@@ -196,7 +222,7 @@ impl Model {
     /// A damaged model or pack.
     pub fn config(&self) -> Result<Config, Exit> {
         match &self.place {
-            Place::Folder { .. } => Ok(Config::read(&self.dir.join("config.json"))?),
+            Place::Folder { .. } => Ok(Checkpoint::read_config(&self.dir)?),
             Place::Pack(path) => Ok(Pack::open(path)?.config().clone()),
         }
     }
@@ -236,39 +262,67 @@ impl Model {
     }
 
     /// The pack: the file itself, or made from the folder (and kept in the user's cache if it is
-    /// large).
+    /// large) in these formats, without any in those in which it is stored.
     ///
     /// # Errors
-    /// A damaged model or pack, or a cache that cannot be written to.
-    pub fn pack(&self) -> Result<Arc<Pack>, Exit> {
+    /// A damaged model or pack, code 2 for a pack of other formats, weights that the formats do
+    /// not hold, or a cache that cannot be written to.
+    pub fn pack(&self, formats: Option<Formats>) -> Result<Arc<Pack>, Exit> {
         if let Place::Pack(path) = &self.place {
-            return Ok(Arc::new(Pack::open(path)?));
+            let pack = Pack::open(path)?;
+            check_formats(&pack, formats, path)?;
+            return Ok(Arc::new(pack));
         }
-        let checkpoint = self.checkpoint()?;
+        let checkpoint = self.checkpoint_as_stored()?;
+        let formats = formats.unwrap_or_else(|| Formats::as_stored(&checkpoint));
         let bytes: u64 =
             checkpoint.files().filter_map(|file| file.metadata().ok()).map(|m| m.len()).sum();
         if bytes <= PACK_IN_MEMORY_BYTES {
-            let pack = pack_to_bytes(&checkpoint, self.source());
+            let pack = pack_to_bytes_as(&checkpoint, self.source(), formats)?;
             return Ok(Arc::new(Pack::from_bytes(pack, &self.name)?));
         }
-        let path = cache_dir()?.join(format!("{}.pack", fingerprint(&checkpoint)?));
+        let path = cache_dir()?.join(format!("{}.pack", fingerprint(&checkpoint, formats)?));
         if let Ok(pack) = Pack::open(&path) {
             return Ok(Arc::new(pack));
         }
-        say(&format!("packing {} into {} (once)", self.name, path.display()));
-        write_pack(&checkpoint, self.source(), &path)?;
+        let (name, format) = (&self.name, formats.name());
+        say(&format!("packing {name} as {format} into {} (once)", path.display()));
+        write_pack(&checkpoint, self.source(), formats, &path)?;
         Ok(Arc::new(Pack::open(&path)?))
+    }
+}
+
+/// Whether a pack is in the formats asked for, if any were.
+fn check_formats(pack: &Pack, asked: Option<Formats>, path: &Path) -> Result<(), Exit> {
+    let found = pack.header().formats;
+    match asked {
+        Some(asked) if asked != found => {
+            let what = format!(
+                "--format {}: {} is {}; name the model's folder, or leave --format out",
+                asked.name(),
+                path.display(),
+                found.name()
+            );
+            Err(Exit::message(Code::Usage, what))
+        }
+        _ => Ok(()),
     }
 }
 
 /// Writes a pack under a progress bar.
 ///
 /// # Errors
-/// A folder that cannot be written to; code 130 for Ctrl-C, which leaves no file.
-pub fn write_pack(weights: &dyn Weights, source: Source, path: &Path) -> Result<(), Exit> {
+/// A folder that cannot be written to, or weights that the formats do not hold; code 130 for
+/// Ctrl-C, which leaves no file.
+pub fn write_pack(
+    weights: &dyn Weights,
+    source: Source,
+    formats: Formats,
+    path: &Path,
+) -> Result<Header, Exit> {
     interrupt::catch();
     let bar = bytes_bar("packing", 0);
-    let written = pack_to_file(weights, source, path, |done, total| {
+    let written = pack_to_file_as(weights, source, formats, path, |done, total| {
         bar.set_length(total);
         bar.set_position(done);
         if interrupt::raised() { Err(ErrorKind::Interrupted.into()) } else { Ok(()) }
@@ -279,12 +333,13 @@ pub fn write_pack(weights: &dyn Weights, source: Source, path: &Path) -> Result<
             let what = format!("interrupted: {} was not written", path.display());
             Err(Exit::message(Code::Interrupted, what))
         }
-        written => Ok(written.map(drop)?),
+        written => Ok(written?),
     }
 }
 
-/// The folder for packs: `MONOLITH_CACHE`, or `monolith` in the user's cache folder.
-fn cache_dir() -> Result<PathBuf, Exit> {
+/// The folder for packs, and for the last fault: `MONOLITH_CACHE`, or `monolith` in the user's
+/// cache folder.
+pub fn cache_dir() -> Result<PathBuf, Exit> {
     let dir = match std::env::var_os("MONOLITH_CACHE").filter(|dir| !dir.is_empty()) {
         Some(dir) => PathBuf::from(dir),
         None => dirs::cache_dir()
@@ -297,11 +352,12 @@ fn cache_dir() -> Result<PathBuf, Exit> {
     Ok(dir)
 }
 
-/// Names a checkpoint by its configuration and its files' names, sizes and times: enough to
-/// notice a change, at no reading of the weights.
-fn fingerprint(checkpoint: &Checkpoint) -> anyhow::Result<String> {
+/// Names a pack by its formats and its checkpoint's configuration and files, by name, size and
+/// time: enough to notice a change, at no reading of the weights.
+fn fingerprint(checkpoint: &Checkpoint, formats: Formats) -> anyhow::Result<String> {
     let mut hash = Sha256::new();
     hash.update(monolith_abi::pack::LAYOUT_VERSION.to_le_bytes());
+    hash.update(formats.name());
     hash.update(std::fs::read(checkpoint.dir().join("config.json"))?);
     for file in checkpoint.files() {
         let file = file.canonicalize()?;

@@ -25,6 +25,18 @@ pub enum Kind {
     Pack,
     /// A trace, as the page reads it.
     Trace,
+    /// A recorded step, before anything is aligned.
+    Dump,
+    /// A trace for Perfetto.
+    Perfetto,
+    /// A trace for Chrome.
+    Chrome,
+    /// A trace for speedscope.
+    Speedscope,
+    /// A trace for a spreadsheet.
+    Csv,
+    /// A picture of a trace.
+    Png,
     /// The prompts' token ids.
     Ids,
     /// The report of the probes.
@@ -36,6 +48,12 @@ impl Kind {
         match self {
             Kind::Pack => "pack",
             Kind::Trace => "trace",
+            Kind::Dump => "dump",
+            Kind::Perfetto => "Perfetto trace of ours",
+            Kind::Chrome => "Chrome trace",
+            Kind::Speedscope => "speedscope profile",
+            Kind::Csv => "table of spans",
+            Kind::Png => "PNG picture",
             Kind::Ids => "list of token ids",
             Kind::Probes => "report of probes",
         }
@@ -50,10 +68,22 @@ impl Kind {
         match self {
             Kind::Pack => bytes.starts_with(&monolith_abi::pack::MAGIC),
             Kind::Trace => monolith_xray::page::read(bytes).is_ok(),
+            Kind::Dump => monolith_xray::dump_file::is_dump(bytes),
+            Kind::Perfetto => begins_with(bytes, "monolith"),
+            Kind::Chrome => begins_with(bytes, "\"traceEvents\""),
+            Kind::Speedscope => begins_with(bytes, "speedscope.app/file-format-schema"),
+            Kind::Csv => bytes.starts_with(b"block,sm,role,kind,phase,"),
+            Kind::Png => bytes.starts_with(b"\x89PNG\r\n\x1a\n"),
             Kind::Ids => has(["ids", "rule"]),
             Kind::Probes => has(["schema_version", "handoff"]),
         }
     }
+}
+
+/// Whether a text is near a file's begin, as the names in a viewer's format are.
+fn begins_with(bytes: &[u8], text: &str) -> bool {
+    let begin = &bytes[..bytes.len().min(4096)];
+    begin.windows(text.len()).any(|window| window == text.as_bytes())
 }
 
 /// Whether an output may be written there: [`check_writable`], and what is there, if anything, is

@@ -3,6 +3,7 @@
 use clap::builder::{PossibleValuesParser, RangedU64ValueParser, TypedValueParser};
 use monolith_harness::bench::Output;
 use monolith_kernels::{Arch, KernelError};
+use monolith_pack::Formats;
 use std::str::FromStr;
 
 /// A count that is not 0.
@@ -51,6 +52,12 @@ pub fn duration(text: &str) -> Result<f64, String> {
 pub fn output() -> impl TypedValueParser<Value = Output> {
     PossibleValuesParser::new(Output::ALL.map(|(name, _)| name))
         .map(|name| Output::from_name(&name).unwrap_or(Output::Md))
+}
+
+/// Formats of weights, by their name.
+pub fn formats() -> impl TypedValueParser<Value = Formats> {
+    PossibleValuesParser::new(Formats::NAMED.map(Formats::name))
+        .map(|name| Formats::from_name(&name).unwrap_or(Formats::BF16))
 }
 
 /// An architecture that there are kernels for.

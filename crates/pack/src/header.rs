@@ -1,8 +1,10 @@
 //! The header: everything that can be known about a pack without touching its payload.
 
-use crate::PackError;
+use crate::format::{Formats, Geometry, row_bytes};
 use crate::layout::Section;
-use monolith_abi::pack::{FRAGMENT_COLS, LAYOUT_VERSION, SECTION_ALIGN, TILE_ROWS};
+use crate::{PackError, Quantization};
+use monolith_abi::WeightFormat;
+use monolith_abi::pack::{LAYOUT_VERSION, SECTION_ALIGN, TILE_ROWS};
 use monolith_model::Config;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -18,11 +20,11 @@ pub struct Source {
 }
 
 /// One section of the payload.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SectionEntry {
     /// Its name.
     pub name: String,
-    /// Weight format; only `bf16` is written so far.
+    /// Name of its weight format: what [`Header::formats`] says, of a vector `bf16`.
     pub format: String,
     /// Rows before padding.
     pub rows: usize,
@@ -34,10 +36,13 @@ pub struct SectionEntry {
     pub bytes: u64,
     /// sha256 of those bytes, in hexadecimal.
     pub sha256: String,
+    /// What quantizing lost; nothing for bf16.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub quantization: Option<Quantization>,
 }
 
 /// The header, as it is written.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Header {
     /// The model's configuration, as a `config.json`.
     pub config: serde_json::Value,
@@ -45,12 +50,12 @@ pub struct Header {
     pub config_sha256: String,
     /// Where the weights came from.
     pub source: Source,
+    /// The format of every matrix.
+    pub formats: Formats,
     /// Rows of a tile.
     pub tile_rows: usize,
-    /// Columns of a fragment.
-    pub fragment_cols: usize,
-    /// Order of the elements in a fragment.
-    pub fragment_order: String,
+    /// How elements and scales lie in a tile, for each format that a matrix has.
+    pub geometry: Vec<Geometry>,
     /// Bytes of weights that one decode step reads: all sections once, but of an untied
     /// embedding one row.
     pub bytes_per_token: u64,
@@ -60,27 +65,45 @@ pub struct Header {
     pub sections: Vec<SectionEntry>,
 }
 
-/// The only order of elements in a fragment that this version knows.
-const FRAGMENT_ORDER: &str = "mma.m16n8k16.a";
+impl SectionEntry {
+    /// Whether it tells of quantizing exactly where there was any, in numbers that can be.
+    fn quantization_is_possible(&self) -> bool {
+        match &self.quantization {
+            None => self.format == WeightFormat::Bf16.name(),
+            Some(numbers) => {
+                self.format != WeightFormat::Bf16.name()
+                    && numbers.is_possible(self.rows, self.cols)
+            }
+        }
+    }
+}
+
+/// The geometries that a pack of these formats uses.
+fn geometry(formats: Formats) -> Vec<Geometry> {
+    let used = |format: &WeightFormat| [formats.layers, formats.head].contains(format);
+    WeightFormat::ALL.iter().copied().filter(used).map(Geometry::of).collect()
+}
 
 impl Header {
     /// The header of a model's pack, its sections placed but their sha256 still empty.
-    pub(crate) fn of(config: &Config, source: Source) -> Header {
+    pub(crate) fn of(config: &Config, source: Source, formats: Formats) -> Header {
         let text = config.to_json();
         let mut offset = 0;
         let sections = Section::all(config)
             .into_iter()
             .map(|section| {
                 let (rows, cols) = section.shape(config);
-                let bytes = section.bytes_bf16(config);
+                let format = formats.of(section);
+                let bytes = section.bytes(config, format);
                 let entry = SectionEntry {
                     name: section.name(),
-                    format: "bf16".into(),
+                    format: format.name().into(),
                     rows,
                     cols,
                     offset,
                     bytes,
                     sha256: String::new(),
+                    quantization: None,
                 };
                 offset += bytes.next_multiple_of(SECTION_ALIGN as u64);
                 entry
@@ -90,9 +113,9 @@ impl Header {
             config: serde_json::from_str(&text).expect("a config's own JSON parses"),
             config_sha256: hex(&Sha256::digest(&text)),
             source,
+            formats,
             tile_rows: TILE_ROWS,
-            fragment_cols: FRAGMENT_COLS,
-            fragment_order: FRAGMENT_ORDER.into(),
+            geometry: geometry(formats),
             bytes_per_token: 0,
             kv_bytes_per_position: config.kv_bytes_per_position(),
             sections,
@@ -105,7 +128,7 @@ impl Header {
     fn weight_bytes_per_token(&self) -> u64 {
         let embedding = Section::Embedding.name();
         let read_once = self.sections.iter().filter(|entry| entry.name != embedding);
-        let row = |entry: &SectionEntry| 2 * entry.cols as u64;
+        let row = |entry: &SectionEntry| row_bytes(self.formats.head, entry.cols);
         let embedding_row =
             self.sections.iter().find(|entry| entry.name == embedding).map_or(0, row);
         read_once.map(|entry| entry.bytes).sum::<u64>() + embedding_row
@@ -143,13 +166,17 @@ impl Header {
         let text = self.config.to_string();
         let config = Config::parse(text.as_bytes(), path)
             .map_err(|error| wrong(format!("its model: {error}")))?;
-        let mut expected = Header::of(&config, self.source.clone());
+        let mut expected = Header::of(&config, self.source.clone(), self.formats);
         if self.sections.len() != expected.sections.len() {
             let (found, wanted) = (self.sections.len(), expected.sections.len());
             return Err(wrong(format!("{found} sections, the model has {wanted}")));
         }
         for (found, wanted) in self.sections.iter().zip(&mut expected.sections) {
             wanted.sha256.clone_from(&found.sha256);
+            wanted.quantization.clone_from(&found.quantization);
+            if !found.quantization_is_possible() {
+                return Err(wrong(format!("section {}: quantization cannot be", found.name)));
+            }
             if found != wanted {
                 return Err(wrong(format!("section {} is not where the model asks", found.name)));
             }

@@ -1,6 +1,8 @@
 //! Which sections a pack has, in which order, and which tensor's row lies where.
 
-use monolith_abi::pack::{FRAGMENT_COLS, TILE_ROWS};
+use crate::format::tile_bytes;
+use monolith_abi::WeightFormat;
+use monolith_abi::pack::TILE_ROWS;
 use monolith_model::{Config, LayerTensor, Tensor};
 
 /// Rows of gate (and of up) in one tile of the `gate_up` matrix: gate row `i` and up row `i` lie
@@ -117,15 +119,13 @@ impl Section {
         }
     }
 
-    /// Bytes of the section in bf16, padding included.
-    pub fn bytes_bf16(self, config: &Config) -> u64 {
+    /// Bytes of the section, padding and scales included. A vector is bf16 whatever `format` says.
+    pub fn bytes(self, config: &Config, format: WeightFormat) -> u64 {
         let (rows, cols) = self.shape(config);
-        let (rows, cols) = if self.is_vector() {
-            (rows, cols)
-        } else {
-            (padded(rows, TILE_ROWS), padded(cols, FRAGMENT_COLS))
-        };
-        2 * rows as u64 * cols as u64
+        if self.is_vector() {
+            return 2 * cols as u64;
+        }
+        rows.div_ceil(TILE_ROWS) as u64 * tile_bytes(format, cols) as u64
     }
 
     /// The tensors that a vector section holds, one after the other.

@@ -7,20 +7,41 @@
 //! ```
 //!
 //! A matrix section is a sequence of *tiles* of 16 rows and all columns; a tile is a sequence of
-//! *fragments* of 16 x 16 in the order of `mma.sync.m16n8k16`'s A operand, so that 16 bytes are
-//! one lane's four registers ([`monolith_abi::pack::fragment_index`]). Rows and columns are
-//! padded with zeros to 16. A block's weight stream is a contiguous range of tiles, so the file
-//! does not depend on the number of blocks.
+//! *fragments*, whose order is that of `mma.sync.m16n8k16`'s A operand, so that 16 bytes are one
+//! lane's registers:
+//!
+//! | format | fragment | columns padded to | behind a tile's fragments |
+//! |---|---|---|---|
+//! | bf16 | 16 x 16, [`fragment_index`](monolith_abi::pack::fragment_index) | 16 | |
+//! | fp8 | 16 x 32, [`fragment_index_fp8`](monolith_abi::pack::fragment_index_fp8) | 32 | 16 f32 scales, one a row |
+//!
+//! Rows and columns are padded with zeros, and the scales of padding rows are 0. A block's weight
+//! stream is a contiguous range of tiles, so the file does not depend on the number of blocks.
+//! An FP8 weight is its E4M3 code's value times its row's scale; no code is NaN, no scale of a
+//! row is 0, subnormal or negative.
 
+mod checkpoint;
+mod content;
+mod format;
 mod header;
 mod layout;
+mod matrix;
+mod quantize;
 mod read;
+mod report;
+mod unpacked;
 mod write;
 
+pub use checkpoint::write_checkpoint;
+pub use format::{Formats, Geometry};
 pub use header::{Header, SectionEntry, Source};
 pub use layout::{LayerSection, Section, padded};
-pub use read::{MatrixView, Pack};
-pub use write::{pack_to_bytes, pack_to_file};
+pub use matrix::MatrixView;
+pub use quantize::Quantization;
+pub use read::Pack;
+pub use report::KindReport;
+pub use unpacked::Unpacked;
+pub use write::{pack_to_bytes, pack_to_bytes_as, pack_to_file, pack_to_file_as};
 
 use std::path::PathBuf;
 
@@ -77,6 +98,35 @@ pub enum PackError {
         path: PathBuf,
         /// What does not match.
         what: String,
+    },
+    /// The bytes are those that were written, but no engine could compute with them.
+    #[error("{}: section {section}, {what}", path.display())]
+    Content {
+        /// The file.
+        path: PathBuf,
+        /// The section.
+        section: String,
+        /// Row, column, and what is wrong there.
+        what: String,
+    },
+    /// A row of the weights to be packed has no form in the format asked for.
+    #[error("tensor {tensor}, row {row}: {what}")]
+    Row {
+        /// The tensor's published name.
+        tensor: String,
+        /// The row, from 0.
+        row: usize,
+        /// What is wrong with it.
+        what: String,
+    },
+    /// A tensor that is FP8 in the checkpoint was to become bf16, which does not hold its values.
+    #[error(
+        "tensor {tensor}: FP8 in the checkpoint, and bf16 does not hold its values: ask for \
+             a format in which it stays FP8"
+    )]
+    NotBf16 {
+        /// The tensor's published name.
+        tensor: String,
     },
     /// The header is whole but says something that cannot be.
     #[error("{}: header: {what}", path.display())]

@@ -1,13 +1,13 @@
 //! Pack to weights.
 
+use crate::content;
 use crate::header::{Header, hex};
 use crate::layout::{Place, Section, padded};
+use crate::matrix::MatrixView;
 use crate::{PackError, Source};
 use memmap2::Mmap;
-use monolith_abi::pack::{
-    FRAGMENT_BYTES_BF16, FRAGMENT_COLS, MAGIC, PREAMBLE_BYTES, SECTION_ALIGN, TILE_ROWS,
-    fragment_index,
-};
+use monolith_abi::WeightFormat;
+use monolith_abi::pack::{MAGIC, PREAMBLE_BYTES, SECTION_ALIGN};
 use monolith_model::{Config, Tensor};
 use rayon::prelude::*;
 use sha2::{Digest, Sha256};
@@ -37,48 +37,6 @@ impl Bytes {
             Bytes::Map(map) => map,
             Bytes::Memory(bytes) => bytes,
         }
-    }
-}
-
-/// A matrix section: tiles of 16 rows, one after the other.
-#[derive(Clone, Copy, Debug)]
-pub struct MatrixView<'a> {
-    /// Rows before padding.
-    pub rows: usize,
-    /// Columns before padding.
-    pub cols: usize,
-    bytes: &'a [u8],
-}
-
-impl<'a> MatrixView<'a> {
-    /// Number of tiles.
-    pub fn tiles(&self) -> usize {
-        self.rows.div_ceil(TILE_ROWS)
-    }
-
-    /// Columns, rounded up to whole fragments.
-    pub fn padded_cols(&self) -> usize {
-        padded(self.cols, FRAGMENT_COLS)
-    }
-
-    /// Bytes of one tile.
-    pub fn tile_bytes(&self) -> usize {
-        self.padded_cols() / FRAGMENT_COLS * FRAGMENT_BYTES_BF16
-    }
-
-    /// A range of tiles: contiguous, in streaming order.
-    pub fn tile_range(&self, tiles: Range<usize>) -> &'a [u8] {
-        &self.bytes[tiles.start * self.tile_bytes()..tiles.end * self.tile_bytes()]
-    }
-
-    /// The values of one stored row, as bf16 bits.
-    pub fn row(&self, row: usize) -> impl Iterator<Item = u16> + 'a {
-        let tile = self.tile_range(row / TILE_ROWS..row / TILE_ROWS + 1);
-        (0..self.cols).map(move |col| {
-            let fragment = col / FRAGMENT_COLS * FRAGMENT_BYTES_BF16;
-            let at = fragment + 2 * fragment_index(row % TILE_ROWS, col % FRAGMENT_COLS);
-            u16::from_le_bytes([tile[at], tile[at + 1]])
-        })
     }
 }
 
@@ -121,13 +79,23 @@ impl Pack {
                 begin..begin + entry.bytes as usize
             })
             .collect();
-        header.sections.par_iter().zip(&places).try_for_each(|(entry, place)| {
-            if hex(&Sha256::digest(&all[place.clone()])) == entry.sha256 {
-                return Ok(());
-            }
-            let what = format!("section {} does not match its sha256", entry.name);
-            Err(PackError::Altered { path: path.to_owned(), what })
-        })?;
+        let sections = Section::all(&config);
+        (header.sections.par_iter().zip(&places)).zip(&sections).try_for_each(
+            |((entry, place), &section)| {
+                let bytes = &all[place.clone()];
+                if hex(&Sha256::digest(bytes)) != entry.sha256 {
+                    let what = format!("section {} does not match its sha256", entry.name);
+                    return Err(PackError::Altered { path: path.to_owned(), what });
+                }
+                if header.formats.of(section) != WeightFormat::Fp8 {
+                    return Ok(());
+                }
+                content::check_fp8(section, &config, bytes).map_err(|what| {
+                    let section = entry.name.clone();
+                    PackError::Content { path: path.to_owned(), section, what }
+                })
+            },
+        )?;
         Ok(Pack { bytes, header, config, places })
     }
 
@@ -172,7 +140,8 @@ impl Pack {
             other => other,
         };
         let (rows, cols) = section.shape(&self.config);
-        MatrixView { rows, cols, bytes: self.section_bytes(section) }
+        let format = self.header.formats.of(section);
+        MatrixView { rows, cols, format, bytes: self.section_bytes(section) }
     }
 
     /// A tensor that lies in a vector section (a norm's weight), as f32.
@@ -181,12 +150,39 @@ impl Pack {
     /// For a tensor that is no norm's weight.
     pub fn norm(&self, tensor: Tensor) -> Vec<f32> {
         assert!(tensor.is_norm(), "{} is no norm", tensor.name());
-        let bytes = self.tensor_bytes(tensor);
-        let value = |pair: &[u8; 2]| f32::from_bits(u32::from(u16::from_le_bytes(*pair)) << 16);
-        bytes.as_chunks::<2>().0.iter().map(value).collect()
+        self.tensor_f32(tensor)
+    }
+
+    /// A tensor's values, row-major: bf16 exactly, FP8 as [`MatrixView::row_f32`] gives it.
+    pub fn tensor_f32(&self, tensor: Tensor) -> Vec<f32> {
+        let (section, place) = Section::of_tensor(&self.config, tensor);
+        if let Place::Vector(_) = place {
+            let bytes = self.tensor_bytes(tensor);
+            let value = |pair: &[u8; 2]| f32::from_bits(u32::from(u16::from_le_bytes(*pair)) << 16);
+            return bytes.as_chunks::<2>().0.iter().map(value).collect();
+        }
+        let (matrix, rows) = (self.matrix(section), tensor.shape(&self.config).0);
+        (0..rows).flat_map(|row| matrix.row_f32(place.row(row))).collect()
+    }
+
+    /// Whether a tensor is bf16 in this pack.
+    pub fn is_bf16(&self, tensor: Tensor) -> bool {
+        let (section, _) = Section::of_tensor(&self.config, tensor);
+        self.header.formats.of(section) == WeightFormat::Bf16
+    }
+
+    /// A tensor's values, row-major, as little-endian bytes: bf16 where it is, else f32.
+    pub fn value_bytes(&self, tensor: Tensor) -> Vec<u8> {
+        if self.is_bf16(tensor) {
+            return self.tensor_bytes(tensor);
+        }
+        self.tensor_f32(tensor).into_iter().flat_map(f32::to_le_bytes).collect()
     }
 
     /// A tensor as it was in the checkpoint: row-major bf16 bytes.
+    ///
+    /// # Panics
+    /// For a tensor that is not bf16 in this pack: [`Pack::tensor_f32`] gives any tensor.
     pub fn tensor_bytes(&self, tensor: Tensor) -> Vec<u8> {
         let (section, place) = Section::of_tensor(&self.config, tensor);
         let (rows, cols) = tensor.shape(&self.config);
@@ -194,7 +190,9 @@ impl Pack {
             return self.section_bytes(section)[2 * first..2 * (first + cols)].to_vec();
         }
         let matrix = self.matrix(section);
-        (0..rows).flat_map(|row| matrix.row(place.row(row)).flat_map(u16::to_le_bytes)).collect()
+        (0..rows)
+            .flat_map(|row| matrix.row_bits(place.row(row)).flat_map(u16::to_le_bytes))
+            .collect()
     }
 }
 

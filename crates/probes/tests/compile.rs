@@ -3,26 +3,13 @@
 
 #![allow(clippy::unwrap_used, reason = "a test, helpers and all")]
 
-use monolith_kernels::nvrtc::{Nvrtc, Search};
+use monolith_kernels::nvrtc::Nvrtc;
 use monolith_kernels::{Arch, CubinInfo};
 use monolith_probes::kernels::{Module, compile};
 
-/// The compiler, if there is one; its absence is an error in CI.
-fn nvrtc() -> Option<Nvrtc> {
-    match Nvrtc::load(&Search::from_env()) {
-        Ok(nvrtc) => Some(nvrtc),
-        Err(error) => {
-            let message = error.wanted("the tests");
-            assert!(std::env::var_os("CI").is_none_or(|ci| ci.is_empty()), "{message}");
-            eprintln!("SKIPPED: {message}; `cargo xtask kernels` installs it");
-            None
-        }
-    }
-}
-
 #[test]
 fn every_kernel_compiles_and_lives_in_registers() {
-    let Some(nvrtc) = nvrtc() else { return };
+    let Some(nvrtc) = Nvrtc::for_tests() else { return };
     for arch in Arch::ALL {
         for module in Module::ALL {
             let cubin = compile(&nvrtc, module, arch).unwrap();
@@ -49,7 +36,7 @@ fn every_kernel_compiles_and_lives_in_registers() {
 
 #[test]
 fn a_folder_of_kernels_holds_every_one_and_nothing_else() {
-    if nvrtc().is_none() {
+    if Nvrtc::for_tests().is_none() {
         return;
     }
     let folder = tempfile::tempdir().unwrap();

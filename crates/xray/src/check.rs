@@ -1,6 +1,10 @@
 //! Everything that makes a trace one: run on every trace, wherever it came from.
 
-use crate::{MAX_TOKEN_NS, Meta, Span, Spans, TraceError};
+use crate::{
+    Copies, CopyAt, CopyError, LayerError, MAX_TOKEN_NS, Meta, Pace, Span, Spans, Streams,
+    TraceError,
+};
+use monolith_abi::{EventKind, Phase, Role};
 
 /// Longest text in the metadata, in bytes.
 const MAX_TEXT: usize = 256;
@@ -13,11 +17,20 @@ pub(crate) fn meta(meta: &Meta) -> Result<(), TraceError> {
     text("variant", &meta.variant)?;
     text("device", &meta.device)?;
     text("model", &meta.model)?;
+    text("build", meta.build.as_deref().unwrap_or("none"))?;
+    text("alignment", &meta.alignment)?;
     text("generator", &meta.generator)?;
     at_most("token_ns", meta.token_ns, MAX_TOKEN_NS)?;
     at_most("clock_error_ns", meta.clock_error_ns, MAX_TOKEN_NS)?;
     at_most("overflow", meta.overflow, MAX_COUNT)?;
-    if meta.blocks == 0 { Err(TraceError::NoBlocks) } else { Ok(()) }
+    if meta.blocks == 0 {
+        return Err(TraceError::NoBlocks);
+    }
+    if !meta.sms.is_empty() && meta.sms.len() != usize::from(meta.blocks) {
+        return Err(TraceError::WrongSms { found: meta.sms.len(), blocks: meta.blocks });
+    }
+    phase_bytes(meta)?;
+    meta.pace.as_ref().map_or(Ok(()), pace)
 }
 
 fn text(field: &'static str, text: &str) -> Result<(), TraceError> {
@@ -33,68 +46,78 @@ fn at_most(field: &'static str, found: u64, limit: u64) -> Result<(), TraceError
     if found <= limit { Ok(()) } else { Err(TraceError::TooMany { field, found, limit }) }
 }
 
-/// Refuses spans that contradict the metadata, each other or the contract of the record.
-pub(crate) fn spans(meta: &Meta, spans: &Spans) -> Result<(), TraceError> {
-    equal_columns(spans)?;
-    let mut before: Option<Span> = None;
-    let mut first = u64::MAX;
-    let mut last = 0;
-    for (index, span) in spans.iter().enumerate() {
-        one(meta, &span, index)?;
-        if let Some(before) = before {
-            order(&before, &span, index)?;
+fn phase_bytes(meta: &Meta) -> Result<(), TraceError> {
+    let mut before: Option<Phase> = None;
+    for row in &meta.phase_bytes {
+        if row.bytes == 0 || before.is_some_and(|before| before >= row.phase) {
+            return Err(TraceError::BadPhaseBytes(row.phase.name()));
         }
-        first = first.min(span.begin_ns);
-        last = last.max(span.end_ns);
-        before = Some(span);
-    }
-    if before.is_none() {
-        return Err(TraceError::NoSpans);
-    }
-    if first != 0 {
-        return Err(TraceError::LateStart(first));
-    }
-    if last != meta.token_ns {
-        return Err(TraceError::WrongEnd { found: last, token_ns: meta.token_ns });
+        at_most("phase_bytes", row.bytes, MAX_COUNT)?;
+        before = Some(row.phase);
     }
     Ok(())
 }
 
-fn equal_columns(spans: &Spans) -> Result<(), TraceError> {
-    let expected = spans.block.len();
-    let columns = [
-        ("kind", spans.kind.len()),
-        ("phase", spans.phase.len()),
-        ("layer", spans.layer.len()),
-        ("waits_on", spans.waits_on.len()),
-        ("begin_ns", spans.begin_ns.len()),
-        ("end_ns", spans.end_ns.len()),
-    ];
-    match columns.into_iter().find(|&(_, found)| found != expected) {
-        Some((column, found)) => Err(TraceError::UnequalColumns { column, found, expected }),
+fn pace(pace: &Pace) -> Result<(), TraceError> {
+    let rate = |value: f64| value.is_finite() && value > 0.0;
+    if !rate(pace.headline_tok_s) {
+        return Err(TraceError::BadPace("headline_tok_s"));
+    }
+    if !rate(pace.instrumented_tok_s) {
+        return Err(TraceError::BadPace("instrumented_tok_s"));
+    }
+    if pace.overhead_pct.is_finite() { Ok(()) } else { Err(TraceError::BadPace("overhead_pct")) }
+}
+
+/// Refuses spans that contradict the metadata, each other or the contract of the stamps.
+pub(crate) fn spans(meta: &Meta, spans: &Spans) -> Result<(), TraceError> {
+    equal("spans", spans.uneven(), spans.len())?;
+    if spans.is_empty() {
+        return Err(TraceError::NoSpans);
+    }
+    let mut before: Option<Span> = None;
+    for (index, span) in spans.iter().enumerate() {
+        one_span(meta, &span, index)?;
+        if let Some(before) = before {
+            order(&before, &span, index)?;
+        }
+        before = Some(span);
+    }
+    Ok(())
+}
+
+fn equal(
+    list: &'static str,
+    uneven: Option<(&'static str, usize)>,
+    expected: usize,
+) -> Result<(), TraceError> {
+    match uneven {
+        Some((column, found)) => Err(TraceError::UnequalColumns { list, column, found, expected }),
         None => Ok(()),
     }
 }
 
 /// What one span must be by itself.
-fn one(meta: &Meta, span: &Span, index: usize) -> Result<(), TraceError> {
+fn one_span(meta: &Meta, span: &Span, index: usize) -> Result<(), TraceError> {
     let at = span.at(index);
-    if span.end_ns < span.begin_ns {
+    if span.end_ns <= span.begin_ns {
         return Err(TraceError::Backwards(at));
+    }
+    if span.end_ns > meta.token_ns {
+        let (end_ns, token_ns) = (span.end_ns, meta.token_ns);
+        return Err(TraceError::AfterEnd { at, end_ns, token_ns });
+    }
+    if !is_of_role(span.kind, span.role) {
+        return Err(TraceError::WrongKind(at));
     }
     if span.block >= meta.blocks {
         return Err(TraceError::UnknownBlock { at, blocks: meta.blocks });
     }
-    match (span.phase.is_per_layer(), span.layer) {
-        (true, None) => return Err(TraceError::MissingLayer(at)),
-        (false, Some(_)) => return Err(TraceError::StrayLayer(at)),
-        (true, Some(layer)) if layer >= meta.layers => {
-            return Err(TraceError::UnknownLayer { at, layers: meta.layers });
-        }
-        _ => {}
-    }
+    layer(meta, span.phase, span.layer).map_err(|what| TraceError::BadLayer { at, what })?;
     match span.waits_on {
-        Some(waits_on) if !span.kind.is_wait() => Err(TraceError::WorkWaits { at, waits_on }),
+        Some(waits_on) if span.kind != EventKind::WaitExchange => {
+            Err(TraceError::StrayProducer { at, waits_on })
+        }
         Some(waits_on) if waits_on >= meta.blocks => {
             Err(TraceError::UnknownProducer { at, waits_on, blocks: meta.blocks })
         }
@@ -103,15 +126,103 @@ fn one(meta: &Meta, span: &Span, index: usize) -> Result<(), TraceError> {
     }
 }
 
-/// What a span must be beside the one before it. A block does one thing at a time: spans that
+/// The ring has two ends, each with one role at it.
+fn is_of_role(kind: EventKind, role: Role) -> bool {
+    match kind {
+        EventKind::Unrecorded => false,
+        EventKind::WaitRingFull => role == Role::Consumer,
+        EventKind::WaitRingEmpty => role == Role::Loader,
+        EventKind::Work | EventKind::WaitExchange | EventKind::WaitBarrier => true,
+    }
+}
+
+fn layer(meta: &Meta, phase: Phase, layer: Option<u16>) -> Result<(), LayerError> {
+    match (phase.is_per_layer(), layer) {
+        (true, None) => Err(LayerError::Missing),
+        (false, Some(_)) => Err(LayerError::Stray),
+        (true, Some(layer)) if layer >= meta.layers => Err(LayerError::Unknown(meta.layers)),
+        _ => Ok(()),
+    }
+}
+
+/// What a span must be beside the one before it. A role does one thing at a time: spans that
 /// share time would be counted twice.
 fn order(before: &Span, span: &Span, index: usize) -> Result<(), TraceError> {
-    if span.block < before.block {
-        return Err(TraceError::OutOfOrder { at: span.at(index), after: before.block });
+    let (was, is) = ((before.block, before.role), (span.block, span.role));
+    if is < was {
+        let (block, role) = was;
+        return Err(TraceError::OutOfOrder { at: span.at(index), block, role });
     }
-    if span.block == before.block && span.begin_ns < before.end_ns {
+    if is == was && span.begin_ns < before.end_ns {
         let by_ns = before.end_ns - span.begin_ns;
         return Err(TraceError::Overlap { at: span.at(index), by_ns });
     }
     Ok(())
+}
+
+/// Refuses copies that contradict the metadata or each other.
+pub(crate) fn copies(meta: &Meta, copies: &Copies) -> Result<(), TraceError> {
+    equal("copies", copies.uneven(), copies.len())?;
+    let mut before = (0, 0);
+    for (index, copy) in copies.iter().enumerate() {
+        let place = (copy.block, copy.issue_ns);
+        let times = (copy.issue_ns, copy.arrival_ns);
+        one_copy(meta, copy.at(index), times, u64::from(copy.bytes), place < before)?;
+        before = place;
+    }
+    Ok(())
+}
+
+/// Refuses streams that contradict the metadata or each other.
+pub(crate) fn streams(meta: &Meta, streams: &Streams) -> Result<(), TraceError> {
+    equal("streams", streams.uneven(), streams.len())?;
+    let mut before = (0, 0);
+    for (index, stream) in streams.iter().enumerate() {
+        let place = (stream.block, stream.begin_ns);
+        let times = (stream.begin_ns, stream.end_ns);
+        at_most("streams.bytes", stream.bytes, MAX_COUNT)?;
+        // No copy is empty: bytes below the number of copies are none for some.
+        let bytes = if stream.bytes < u64::from(stream.copies) { 0 } else { stream.bytes };
+        let bytes = if stream.copies == 0 { 0 } else { bytes };
+        one_copy(meta, stream.at(index), times, bytes, place < before)?;
+        before = place;
+    }
+    Ok(())
+}
+
+fn one_copy(
+    meta: &Meta,
+    at: CopyAt,
+    (begin_ns, end_ns): (u64, u64),
+    bytes: u64,
+    out_of_order: bool,
+) -> Result<(), TraceError> {
+    let refuse = |what| Err(TraceError::BadCopy { at, what });
+    if at.block >= meta.blocks {
+        return refuse(CopyError::UnknownBlock(meta.blocks));
+    }
+    if let Err(what) = layer(meta, at.phase, at.layer) {
+        return refuse(CopyError::Layer(what));
+    }
+    if end_ns < begin_ns {
+        return refuse(CopyError::Backwards);
+    }
+    if end_ns > meta.token_ns {
+        return refuse(CopyError::AfterEnd);
+    }
+    if bytes == 0 {
+        return refuse(CopyError::Empty);
+    }
+    if out_of_order { refuse(CopyError::OutOfOrder) } else { Ok(()) }
+}
+
+/// Refuses a token that does not begin with its first span or copy and end with its last.
+pub(crate) fn whole_token(meta: &Meta, spans: &Spans, copies: &Copies) -> Result<(), TraceError> {
+    let first = spans.begin_ns.iter().chain(&copies.issue_ns).copied().min().unwrap_or(0);
+    let found = spans.end_ns.iter().chain(&copies.arrival_ns).copied().max().unwrap_or(0);
+    if first != 0 {
+        return Err(TraceError::LateStart(first));
+    }
+    let token_ns = meta.token_ns;
+    if found == token_ns { Ok(()) } else { Err(TraceError::WrongEnd { found, token_ns }) }
 }

@@ -1,15 +1,18 @@
 //! Why a dump or a page's file was refused.
 
-use monolith_abi::{EventKind, Phase};
+use crate::{AlignError, MAX_TOKEN_NS};
+use monolith_abi::{EventKind, Phase, Role};
 use std::fmt;
 
-/// Where in the records a refusal points.
+/// Which span a refusal points at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SpanAt {
-    /// Index of the record.
-    pub record: usize,
+    /// Index of the span.
+    pub index: usize,
     /// Block that recorded it.
     pub block: u16,
+    /// Who in the block it is of.
+    pub role: Role,
     /// What the time was spent on.
     pub kind: EventKind,
     /// Its phase (for a wait: the phase waited for).
@@ -20,20 +23,66 @@ pub struct SpanAt {
 
 impl fmt::Display for SpanAt {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let SpanAt { record, block, kind, phase, layer } = self;
-        write!(f, "record {record} (block {block}, {} {}", kind.name(), phase.name())?;
-        match layer {
-            Some(layer) => write!(f, " of layer {layer})"),
-            None => write!(f, ")"),
-        }
+        let SpanAt { index, block, role, kind, phase, layer } = self;
+        let (role, kind) = (role.name(), kind.name());
+        write!(f, "span {index} (block {block}, {role}, {kind} {}", phase.name())?;
+        of_layer(f, *layer)
+    }
+}
+
+/// Which copy, or which stream of them, a refusal points at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CopyAt {
+    /// `copy` or `stream`.
+    pub list: &'static str,
+    /// Index in the list.
+    pub index: usize,
+    /// Block that issued it.
+    pub block: u16,
+    /// The phase whose weights it brings.
+    pub phase: Phase,
+    /// Its layer, if it has one.
+    pub layer: Option<u16>,
+}
+
+impl fmt::Display for CopyAt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let CopyAt { list, index, block, phase, layer } = self;
+        write!(f, "{list} {index} (block {block}, {}", phase.name())?;
+        of_layer(f, *layer)
+    }
+}
+
+fn of_layer(f: &mut fmt::Formatter<'_>, layer: Option<u16>) -> fmt::Result {
+    match layer {
+        Some(layer) => write!(f, " of layer {layer})"),
+        None => write!(f, ")"),
+    }
+}
+
+/// Which part of a block's dump a refusal points at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StampAt {
+    /// The block.
+    pub block: usize,
+    /// `consumer stamp`, `loader stamp` or `copy`.
+    pub list: &'static str,
+    /// Index in that list.
+    pub index: usize,
+}
+
+impl fmt::Display for StampAt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let StampAt { block, list, index } = self;
+        write!(f, "block {block}, {list} {index}")
     }
 }
 
 /// Why a dump or a page's file was refused.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum TraceError {
-    /// Nothing was recorded.
-    #[error("the trace has no spans")]
+    /// Nothing was recorded, or nothing by consumers.
+    #[error("the trace has no spans of consumers")]
     NoSpans,
     /// No block took part.
     #[error("the trace has no blocks")]
@@ -51,10 +100,51 @@ pub enum TraceError {
         /// The largest value allowed.
         limit: u64,
     },
-    /// The spans do not begin at 0.
+    /// A number of the metadata that is not one that was measured.
+    #[error("meta.pace.{0} is not a number that a measurement gives")]
+    BadPace(&'static str),
+    /// Not one SM for each block.
+    #[error("meta.sms has {found} values, but there are {blocks} blocks")]
+    WrongSms {
+        /// Values.
+        found: usize,
+        /// Blocks that took part.
+        blocks: u16,
+    },
+    /// Bytes of a phase that are none, or listed twice or out of order.
+    #[error("meta.phase_bytes: {0} is listed twice, out of order, or with no bytes")]
+    BadPhaseBytes(&'static str),
+    /// A block's clock and the shared one do not fit together.
+    #[error("block {block}: {error}")]
+    Align {
+        /// The block.
+        block: usize,
+        /// Why not.
+        error: AlignError,
+    },
+    /// A stamp or a copy that is before the one before it.
+    #[error("{at} is at clock {clock}, before the one before it at {before}")]
+    ClockBackwards {
+        /// The later one in the dump.
+        at: StampAt,
+        /// Its clock.
+        clock: u64,
+        /// The clock of the one before it.
+        before: u64,
+    },
+    /// A copy that arrives before it is issued.
+    #[error("{0} arrives before it is issued")]
+    EarlyArrival(StampAt),
+    /// A role's last stamp opens a span that never ends.
+    #[error("{0} is the last of its role, but is not `unrecorded`: its span has no end")]
+    OpenEnd(StampAt),
+    /// The clocks of a dump lie too far apart for one token.
+    #[error("the stamps span {0} ns, more than {MAX_TOKEN_NS} ns: that is not one token")]
+    TooLongToken(u64),
+    /// Nothing begins at 0.
     #[error("the first span begins at {0} ns, not at 0")]
     LateStart(u64),
-    /// The spans do not end where the token does.
+    /// Nothing ends where the token does.
     #[error("the last span ends at {found} ns, but the token at {token_ns} ns")]
     WrongEnd {
         /// Largest end.
@@ -62,9 +152,22 @@ pub enum TraceError {
         /// End of the token.
         token_ns: u64,
     },
-    /// A span ends before it begins.
-    #[error("{0} ends before it begins")]
+    /// A span that ends after the token.
+    #[error("{at} ends at {end_ns} ns, after the token's end at {token_ns} ns")]
+    AfterEnd {
+        /// The span.
+        at: SpanAt,
+        /// Its end.
+        end_ns: u64,
+        /// End of the token.
+        token_ns: u64,
+    },
+    /// A span that does not end after it begins.
+    #[error("{0} does not end after it begins")]
     Backwards(SpanAt),
+    /// A span of a kind that is not recorded, or not by that role.
+    #[error("{0} is of a kind that this role has no spans of")]
+    WrongKind(SpanAt),
     /// A span's block took no part.
     #[error("{at} names a block, but there are {blocks} blocks")]
     UnknownBlock {
@@ -73,20 +176,14 @@ pub enum TraceError {
         /// Blocks that took part.
         blocks: u16,
     },
-    /// A span's layer is not in the model.
-    #[error("{at} names a layer, but the model has {layers} layers")]
-    UnknownLayer {
+    /// A span's layer is not the model's, missing, or too many.
+    #[error("{at} {what}")]
+    BadLayer {
         /// The span.
         at: SpanAt,
-        /// Layers of the model.
-        layers: u16,
+        /// What is wrong with its layer.
+        what: LayerError,
     },
-    /// A phase of a layer without its layer.
-    #[error("{0} lacks its layer")]
-    MissingLayer(SpanAt),
-    /// A phase that occurs once a step, with a layer.
-    #[error("{0} has a layer, but its phase occurs once a step")]
-    StrayLayer(SpanAt),
     /// A wait for a block that took no part.
     #[error("{at} waits on block {waits_on}, but there are {blocks} blocks")]
     UnknownProducer {
@@ -100,30 +197,43 @@ pub enum TraceError {
     /// A wait for the block itself.
     #[error("{0} waits on its own block")]
     SelfWait(SpanAt),
-    /// Work that names a producer.
-    #[error("{at} is work, but waits on block {waits_on}")]
-    WorkWaits {
+    /// Something else than a wait on an exchange names a producer.
+    #[error("{at} waits on no exchange, but names block {waits_on}")]
+    StrayProducer {
         /// The span.
         at: SpanAt,
         /// The block named.
         waits_on: u16,
     },
-    /// Blocks do not follow one another.
-    #[error("{at} comes after the records of block {after}")]
+    /// Blocks, or the roles of one, do not follow one another.
+    #[error("{at} comes after the spans of block {block}, {role}", role = role.name())]
     OutOfOrder {
         /// The span.
         at: SpanAt,
-        /// Block of the record before it.
-        after: u16,
+        /// Block of the span before it.
+        block: u16,
+        /// Role of the span before it.
+        role: Role,
     },
-    /// Two spans of one block share time, or are out of order.
-    #[error("{at} begins {by_ns} ns before the end of the record before it")]
+    /// Two spans of one role of a block share time, or are out of order.
+    #[error("{at} begins {by_ns} ns before the end of the span before it")]
     Overlap {
-        /// The later record.
+        /// The later span.
         at: SpanAt,
         /// Time that both claim.
         by_ns: u64,
     },
+    /// A copy that cannot be.
+    #[error("{at} {what}")]
+    BadCopy {
+        /// The copy, or the stream.
+        at: CopyAt,
+        /// What is wrong with it.
+        what: CopyError,
+    },
+    /// More copies in a row than can be counted.
+    #[error("a block has more than {max} copies in a row for one phase", max = u32::MAX)]
+    TooManyCopies,
     /// Neither gzip nor JSON.
     #[error("neither gzip nor JSON: the file begins with {0:02x?}")]
     Foreign(Vec<u8>),
@@ -145,7 +255,7 @@ pub enum TraceError {
     /// A name that this version does not know.
     #[error("{list}: unknown name {name:?}")]
     UnknownName {
-        /// `phases` or `kinds`.
+        /// `phases`, `kinds`.
         list: &'static str,
         /// The name.
         name: String,
@@ -153,14 +263,16 @@ pub enum TraceError {
     /// A name listed twice.
     #[error("{list}: {name:?} is listed twice")]
     RepeatedName {
-        /// `phases` or `kinds`.
+        /// `phases`, `kinds`.
         list: &'static str,
         /// The name.
         name: String,
     },
     /// An id beyond the end of its list of names.
-    #[error("spans.{column}[{index}] is {id}, but there are {names} names")]
+    #[error("{list}.{column}[{index}] is {id}, but there are {names} names")]
     UnknownId {
+        /// `spans` or `streams`.
+        list: &'static str,
         /// `phase` or `kind`.
         column: &'static str,
         /// Index in the column.
@@ -171,13 +283,74 @@ pub enum TraceError {
         names: usize,
     },
     /// Columns of different lengths.
-    #[error("spans.{column} has {found} values, spans.block {expected}")]
+    #[error("{list}.{column} has {found} values, not {expected} as the list's other columns")]
     UnequalColumns {
+        /// `spans`, `copies` or `streams`.
+        list: &'static str,
         /// The column.
         column: &'static str,
         /// Its length.
         found: usize,
-        /// Length of `block`.
+        /// Length of the list.
         expected: usize,
     },
+    /// Rows by block that are not all the rows.
+    #[error("{list}.counts has {found} blocks and {rows} rows, not {blocks} and {expected}")]
+    WrongCounts {
+        /// `spans` or `streams`.
+        list: &'static str,
+        /// Length of the counts.
+        found: usize,
+        /// Sum of the counts.
+        rows: u64,
+        /// Blocks that took part.
+        blocks: u16,
+        /// Rows of the list.
+        expected: usize,
+    },
+    /// A time that no token has.
+    #[error("{list}: the times of row {index} add up to more than {MAX_TOKEN_NS} ns")]
+    TimeTooLong {
+        /// `spans` or `streams`.
+        list: &'static str,
+        /// The row.
+        index: usize,
+    },
+}
+
+/// What is wrong with a layer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum LayerError {
+    /// Beyond the model's.
+    #[error("names a layer, but the model has {0} layers")]
+    Unknown(u16),
+    /// A phase of a layer without one.
+    #[error("lacks its layer")]
+    Missing,
+    /// A phase that occurs once a step, with one.
+    #[error("has a layer, but its phase occurs once a step")]
+    Stray,
+}
+
+/// What is wrong with a copy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CopyError {
+    /// Its block took no part.
+    #[error("names a block, but there are {0} blocks")]
+    UnknownBlock(u16),
+    /// Its layer is wrong.
+    #[error("{0}")]
+    Layer(LayerError),
+    /// It arrives before it is issued.
+    #[error("arrives before it is issued")]
+    Backwards,
+    /// It brings nothing, or is made of no copies.
+    #[error("brings no bytes")]
+    Empty,
+    /// It comes before the one before it.
+    #[error("comes after one of a later block or a later issue")]
+    OutOfOrder,
+    /// It arrives after the token's end.
+    #[error("arrives after the token's end")]
+    AfterEnd,
 }

@@ -1,19 +1,31 @@
 //! The X-ray: what every block did during one token, and what each wait waited for.
 //!
-//! One way through, nothing flows back: an engine leaves a [`Dump`](monolith_abi::dump::Dump);
-//! [`trace_from_dump`] checks and aligns it; [`Analysis`] adds it up for the terminal;
-//! [`page`] writes it down for the page. Engines are strangers here: this crate sees records,
-//! never how they were made.
+//! One way through, nothing flows back: an engine leaves a [`Dump`](monolith_abi::dump::Dump)
+//! ([`dump_file`] keeps it on disk); [`trace_from_dump`] checks it and lays the blocks' clocks on
+//! one another; [`Analysis`] adds it up for the terminal; [`page`] writes it down for the page.
+//! Engines are strangers here: this crate sees stamps, never how they were made.
 
 #![forbid(unsafe_code)]
 
-mod analysis;
+mod align;
+pub mod analysis;
 mod check;
+pub mod dump_file;
 mod error;
+pub mod export;
+pub mod fault;
+mod from_dump;
+mod names;
 pub mod page;
+mod streams;
 mod table;
 mod trace;
 
-pub use analysis::{Analysis, PhaseTime, WaitTime};
-pub use error::{SpanAt, TraceError};
-pub use trace::{MAX_TOKEN_NS, Meta, Span, Spans, Trace, trace_from_dump};
+pub use align::AlignError;
+pub use analysis::Analysis;
+pub use dump_file::DumpError;
+pub use error::{CopyAt, CopyError, LayerError, SpanAt, StampAt, TraceError};
+pub use from_dump::trace_from_dump;
+pub use trace::{
+    Copied, Copies, MAX_TOKEN_NS, Meta, Pace, PhaseBytes, Span, Spans, Stream, Streams, Trace,
+};

@@ -2,18 +2,18 @@
 //! crate. Ids index into lists of names in the same file, and the reader goes by name: a later
 //! version's unknown phase is refused, never mistaken for another.
 
-use crate::{Meta, Spans, Trace, TraceError};
+use crate::{MAX_TOKEN_NS, Meta, Spans, Streams, Trace, TraceError};
 use flate2::Compression;
 use flate2::bufread::GzDecoder;
 use flate2::write::GzEncoder;
 use monolith_abi::dump::{NO_BLOCK, NO_LAYER};
-use monolith_abi::{EventKind, Phase};
+use monolith_abi::{EventKind, Phase, Role};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use std::io::Read;
 
 /// Format and version, first in every file.
-pub const SCHEMA: &str = "monolith-trace/1";
+pub const SCHEMA: &str = "monolith-trace/2";
 /// Longest JSON that the reader takes, far above any step's: a small file cannot unpack to fill
 /// the memory.
 pub const MAX_JSON_BYTES: usize = 64 << 20;
@@ -28,18 +28,32 @@ struct File {
     phases: Vec<String>,
     kinds: Vec<String>,
     spans: FileSpans,
+    streams: FileStreams,
 }
 
-#[derive(Serialize, Deserialize)]
+/// The consumers' spans. Gaps and lengths are small numbers, which pack better than times.
+#[derive(Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct FileSpans {
-    block: Vec<u16>,
+    counts: Vec<u32>,
     kind: Vec<u8>,
     phase: Vec<u8>,
     layer: Vec<u16>,
     waits_on: Vec<u16>,
+    gap_ns: Vec<u64>,
+    length_ns: Vec<u64>,
+}
+
+#[derive(Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct FileStreams {
+    counts: Vec<u32>,
+    phase: Vec<u8>,
+    layer: Vec<u16>,
+    copies: Vec<u32>,
+    bytes: Vec<u64>,
     begin_ns: Vec<u64>,
-    end_ns: Vec<u64>,
+    length_ns: Vec<u64>,
 }
 
 /// Read before the rest, so that another version is called that and not an unknown field.
@@ -48,7 +62,8 @@ struct FileSchema {
     schema: String,
 }
 
-/// The trace as the page's file. The same trace gives the same bytes.
+/// The trace as the page's file: the consumers' spans, and the copies as streams. The same trace
+/// gives the same bytes.
 pub fn write(trace: &Trace) -> Vec<u8> {
     let mut gzip = GzEncoder::new(Vec::new(), Compression::best());
     serde_json::to_writer(&mut gzip, &file_from_trace(trace))
@@ -96,38 +111,151 @@ fn gunzip(bytes: &[u8]) -> Result<Vec<u8>, TraceError> {
 }
 
 fn file_from_trace(trace: &Trace) -> File {
-    let spans = trace.spans();
     File {
         schema: SCHEMA.to_owned(),
         meta: trace.meta().clone(),
         phases: Phase::ALL.iter().map(|phase| phase.name().to_owned()).collect(),
         kinds: EventKind::ALL.iter().map(|kind| kind.name().to_owned()).collect(),
-        spans: FileSpans {
-            block: spans.block.clone(),
-            kind: spans.kind.iter().map(|&kind| kind as u8).collect(),
-            phase: spans.phase.iter().map(|&phase| phase as u8).collect(),
-            layer: spans.layer.iter().map(|layer| layer.unwrap_or(NO_LAYER)).collect(),
-            waits_on: spans.waits_on.iter().map(|block| block.unwrap_or(NO_BLOCK)).collect(),
-            begin_ns: spans.begin_ns.clone(),
-            end_ns: spans.end_ns.clone(),
-        },
+        spans: file_spans(trace),
+        streams: file_streams(trace),
     }
 }
 
+fn file_spans(trace: &Trace) -> FileSpans {
+    let counts = vec![0; usize::from(trace.meta().blocks)];
+    let mut file = FileSpans { counts, ..FileSpans::default() };
+    let mut before = (0, 0);
+    for span in trace.spans().iter().filter(|span| span.role == Role::Consumer) {
+        let since = if before.0 == span.block { before.1 } else { 0 };
+        file.counts[usize::from(span.block)] += 1;
+        file.kind.push(span.kind as u8);
+        file.phase.push(span.phase as u8);
+        file.layer.push(span.layer.unwrap_or(NO_LAYER));
+        file.waits_on.push(span.waits_on.unwrap_or(NO_BLOCK));
+        file.gap_ns.push(span.begin_ns - since);
+        file.length_ns.push(span.duration_ns());
+        before = (span.block, span.end_ns);
+    }
+    file
+}
+
+fn file_streams(trace: &Trace) -> FileStreams {
+    let counts = vec![0; usize::from(trace.meta().blocks)];
+    let mut file = FileStreams { counts, ..FileStreams::default() };
+    for stream in trace.streams().iter() {
+        file.counts[usize::from(stream.block)] += 1;
+        file.phase.push(stream.phase as u8);
+        file.layer.push(stream.layer.unwrap_or(NO_LAYER));
+        file.copies.push(stream.copies);
+        file.bytes.push(stream.bytes);
+        file.begin_ns.push(stream.begin_ns);
+        file.length_ns.push(stream.end_ns - stream.begin_ns);
+    }
+    file
+}
+
 fn trace_from_file(file: File) -> Result<Trace, TraceError> {
-    let File { schema: _, meta, phases, kinds, spans } = file;
+    let File { schema: _, meta, phases, kinds, spans, streams } = file;
     let phases = known("phases", &phases, Phase::from_name)?;
     let kinds = known("kinds", &kinds, EventKind::from_name)?;
-    let spans = Spans {
-        block: spans.block,
-        kind: named("kind", &spans.kind, &kinds)?,
-        phase: named("phase", &spans.phase, &phases)?,
-        layer: spans.layer.iter().map(|&layer| (layer != NO_LAYER).then_some(layer)).collect(),
-        waits_on: spans.waits_on.iter().map(|&on| (on != NO_BLOCK).then_some(on)).collect(),
-        begin_ns: spans.begin_ns,
-        end_ns: spans.end_ns,
-    };
-    Trace::new(meta, spans)
+    let spans = spans_from_file(&meta, &spans, &phases, &kinds)?;
+    let streams = streams_from_file(&meta, streams, &phases)?;
+    Trace::of_page(meta, spans, streams)
+}
+
+fn spans_from_file(
+    meta: &Meta,
+    file: &FileSpans,
+    phases: &[Phase],
+    kinds: &[EventKind],
+) -> Result<Spans, TraceError> {
+    const LIST: &str = "spans";
+    let rows = file.kind.len();
+    let block = blocks(LIST, meta, &file.counts, rows)?;
+    equal(LIST, "gap_ns", file.gap_ns.len(), rows)?;
+    equal(LIST, "length_ns", file.length_ns.len(), rows)?;
+    let (mut begin_ns, mut end_ns) = (Vec::with_capacity(rows), Vec::with_capacity(rows));
+    let mut before = (0, 0);
+    for (index, &block) in block.iter().enumerate() {
+        let since = if before.0 == block { before.1 } else { 0 };
+        let begin = time(LIST, index, since, file.gap_ns[index])?;
+        let end = time(LIST, index, begin, file.length_ns[index])?;
+        begin_ns.push(begin);
+        end_ns.push(end);
+        before = (block, end);
+    }
+    Ok(Spans {
+        block,
+        role: vec![Role::Consumer; rows],
+        kind: named(LIST, "kind", &file.kind, kinds)?,
+        phase: named(LIST, "phase", &file.phase, phases)?,
+        layer: layers(&file.layer),
+        waits_on: file.waits_on.iter().map(|&on| (on != NO_BLOCK).then_some(on)).collect(),
+        begin_ns,
+        end_ns,
+    })
+}
+
+fn streams_from_file(
+    meta: &Meta,
+    file: FileStreams,
+    phases: &[Phase],
+) -> Result<Streams, TraceError> {
+    const LIST: &str = "streams";
+    let rows = file.phase.len();
+    let block = blocks(LIST, meta, &file.counts, rows)?;
+    equal(LIST, "begin_ns", file.begin_ns.len(), rows)?;
+    equal(LIST, "length_ns", file.length_ns.len(), rows)?;
+    let ends = file.begin_ns.iter().zip(&file.length_ns).enumerate();
+    let end_ns: Result<Vec<u64>, TraceError> =
+        ends.map(|(index, (&begin, &length))| time(LIST, index, begin, length)).collect();
+    Ok(Streams {
+        block,
+        phase: named(LIST, "phase", &file.phase, phases)?,
+        layer: layers(&file.layer),
+        copies: file.copies,
+        bytes: file.bytes,
+        begin_ns: file.begin_ns,
+        end_ns: end_ns?,
+    })
+}
+
+/// The block of each row, from the rows of each block. Nothing is made before the counts are
+/// known to be those of the rows that are there.
+fn blocks(
+    list: &'static str,
+    meta: &Meta,
+    counts: &[u32],
+    expected: usize,
+) -> Result<Vec<u16>, TraceError> {
+    let rows: u64 = counts.iter().map(|&count| u64::from(count)).sum();
+    if counts.len() != usize::from(meta.blocks) || rows != expected as u64 {
+        let (found, blocks) = (counts.len(), meta.blocks);
+        return Err(TraceError::WrongCounts { list, found, rows, blocks, expected });
+    }
+    let rows = counts.iter().zip(0..meta.blocks);
+    Ok(rows.flat_map(|(&count, block)| std::iter::repeat_n(block, count as usize)).collect())
+}
+
+fn layers(ids: &[u16]) -> Vec<Option<u16>> {
+    ids.iter().map(|&layer| (layer != NO_LAYER).then_some(layer)).collect()
+}
+
+fn time(list: &'static str, index: usize, since: u64, add: u64) -> Result<u64, TraceError> {
+    let sum = since.checked_add(add).filter(|&sum| sum <= MAX_TOKEN_NS);
+    sum.ok_or(TraceError::TimeTooLong { list, index })
+}
+
+fn equal(
+    list: &'static str,
+    column: &'static str,
+    found: usize,
+    expected: usize,
+) -> Result<(), TraceError> {
+    if found == expected {
+        return Ok(());
+    }
+    Err(TraceError::UnequalColumns { list, column, found, expected })
 }
 
 /// The file's list of names, in this version's terms.
@@ -148,10 +276,15 @@ fn known<T>(
 }
 
 /// A column of ids, in this version's terms.
-fn named<T: Copy>(column: &'static str, ids: &[u8], values: &[T]) -> Result<Vec<T>, TraceError> {
+fn named<T: Copy>(
+    list: &'static str,
+    column: &'static str,
+    ids: &[u8],
+    values: &[T],
+) -> Result<Vec<T>, TraceError> {
     let names = values.len();
     let value = |(index, &id): (usize, &u8)| {
-        let unknown = TraceError::UnknownId { column, index, id, names };
+        let unknown = TraceError::UnknownId { list, column, index, id, names };
         values.get(usize::from(id)).copied().ok_or(unknown)
     };
     ids.iter().enumerate().map(value).collect()

@@ -1,8 +1,8 @@
-//! The trace: one token's spans, aligned, checked, in columns.
+//! The trace: one token's spans and copies, aligned, checked, in columns.
 
-use crate::{SpanAt, TraceError, check};
-use monolith_abi::dump::{Dump, NO_BLOCK, NO_LAYER, Record};
-use monolith_abi::{EventKind, Phase};
+use crate::streams::streams_from_copies;
+use crate::{CopyAt, SpanAt, TraceError, check, names};
+use monolith_abi::{EventKind, Phase, Role};
 use serde::{Deserialize, Serialize};
 
 /// Longest token that a trace holds: one hour. Sums over all blocks then fit 64 bits, and every
@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 pub const MAX_TOKEN_NS: u64 = 3_600_000_000_000;
 
 /// What the spans are of. The page's file has it in these words.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Meta {
     /// Engine name, `cpu` or `cuda`.
@@ -21,6 +21,8 @@ pub struct Meta {
     pub device: String,
     /// Model whose step it is.
     pub model: String,
+    /// What names the kernels, where there are any.
+    pub build: Option<String>,
     /// Position of the step (tokens already cached).
     pub position: u32,
     /// Blocks that took part.
@@ -29,50 +31,159 @@ pub struct Meta {
     pub layers: u16,
     /// First begin to last end.
     pub token_ns: u64,
-    /// Resolution of the clock: no stamp is truer than this.
+    /// No time is further than this from the shared clock's, rounded up.
     pub clock_error_ns: u64,
-    /// Records that did not fit in the engine's buffers.
+    /// How the blocks' clocks were laid on one another.
+    pub alignment: String,
+    /// Stamps, copies and anchors that did not fit in the engine's buffers.
     pub overflow: u64,
+    /// The SM of each block; empty where it is not known.
+    pub sms: Vec<u16>,
+    /// Bytes that each phase reads, all layers together; phases that read none are left out.
+    #[serde(serialize_with = "names::phase_bytes", deserialize_with = "names::read_phase_bytes")]
+    pub phase_bytes: Vec<PhaseBytes>,
+    /// How fast the loop around the step ran, if that was measured.
+    pub pace: Option<Pace>,
     /// What wrote the trace.
     pub generator: String,
 }
 
-/// The spans as columns of equal length: block by block, each block's in order of time.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Spans {
-    /// Block that recorded the span.
-    pub block: Vec<u16>,
-    /// What the time was spent on.
-    pub kind: Vec<EventKind>,
-    /// The phase; for a wait, the phase whose output was waited for.
-    pub phase: Vec<Phase>,
-    /// Layer of that phase, if it is a phase of a layer.
-    pub layer: Vec<Option<u16>>,
-    /// For a wait, the block whose value arrived last, if it is known.
-    pub waits_on: Vec<Option<u16>>,
-    /// Begin, nanoseconds after the token's begin.
-    pub begin_ns: Vec<u64>,
-    /// End, nanoseconds after the token's begin.
-    pub end_ns: Vec<u64>,
+impl Meta {
+    /// What a block is called: a thread on the CPU, a block on a GPU.
+    pub fn unit(&self) -> &'static str {
+        if self.engine == "cpu" { "thread" } else { "block" }
+    }
 }
 
-/// One row of [`Spans`].
+/// Bytes that one phase reads in the step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Span {
-    /// Block that recorded the span.
-    pub block: u16,
-    /// What the time was spent on.
-    pub kind: EventKind,
-    /// The phase; for a wait, the phase whose output was waited for.
+pub struct PhaseBytes {
+    /// The phase.
     pub phase: Phase,
-    /// Layer of that phase, if it is a phase of a layer.
-    pub layer: Option<u16>,
-    /// For a wait, the block whose value arrived last, if it is known.
-    pub waits_on: Option<u16>,
-    /// Begin, nanoseconds after the token's begin.
-    pub begin_ns: u64,
-    /// End, nanoseconds after the token's begin.
-    pub end_ns: u64,
+    /// Weights, and for attention the KV cache; all layers together.
+    pub bytes: u64,
+}
+
+/// How fast the decode loop around the step ran.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Pace {
+    /// Tokens a second of the build that records nothing.
+    pub headline_tok_s: f64,
+    /// Tokens a second of the build that records, every step recording.
+    pub instrumented_tok_s: f64,
+    /// Time that recording adds, in percent of the headline's.
+    pub overhead_pct: f64,
+}
+
+/// Defines columns of equal length and the row that they are columns of.
+macro_rules! columns {
+    (
+        $(#[$doc:meta])* $columns:ident of $(#[$row_doc:meta])* $row:ident {
+            $first:ident: $first_type:ty = $first_doc:literal,
+            $($name:ident: $type:ty = $field_doc:literal,)+
+        }
+    ) => {
+        $(#[$doc])*
+        #[derive(Clone, Debug, Default, PartialEq, Eq)]
+        pub struct $columns {
+            #[doc = $first_doc]
+            pub $first: Vec<$first_type>,
+            $(#[doc = $field_doc] pub $name: Vec<$type>,)+
+        }
+
+        $(#[$row_doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub struct $row {
+            #[doc = $first_doc]
+            pub $first: $first_type,
+            $(#[doc = $field_doc] pub $name: $type,)+
+        }
+
+        impl $columns {
+            /// Number of rows.
+            pub fn len(&self) -> usize {
+                self.$first.len()
+            }
+
+            /// Whether there are none.
+            pub fn is_empty(&self) -> bool {
+                self.$first.is_empty()
+            }
+
+            /// Adds a row at the end.
+            pub fn push(&mut self, row: $row) {
+                self.$first.push(row.$first);
+                $(self.$name.push(row.$name);)+
+            }
+
+            /// The row at this index.
+            ///
+            /// # Panics
+            /// If there is none.
+            pub fn row(&self, index: usize) -> $row {
+                $row { $first: self.$first[index], $($name: self.$name[index],)+ }
+            }
+
+            /// The rows in order.
+            pub fn iter(&self) -> impl ExactSizeIterator<Item = $row> + '_ {
+                (0..self.len()).map(|index| self.row(index))
+            }
+
+            /// The first column whose length is not the first's, and its length.
+            pub(crate) fn uneven(&self) -> Option<(&'static str, usize)> {
+                let columns = [$((stringify!($name), self.$name.len()),)+];
+                columns.into_iter().find(|&(_, length)| length != self.len())
+            }
+        }
+    };
+}
+
+columns! {
+    /// The spans: by block, by role in it, by time in that. Time between two is unrecorded.
+    Spans of
+    /// One row of [`Spans`].
+    Span {
+        block: u16 = "Block that recorded the span.",
+        role: Role = "Who in the block it is of.",
+        kind: EventKind = "What the time was spent on, never `Unrecorded`.",
+        phase: Phase = "The phase; for a wait, the phase whose output or weights were waited for.",
+        layer: Option<u16> = "Layer of that phase, if it is a phase of a layer.",
+        waits_on: Option<u16> = "For a wait on an exchange, the block whose value arrived last; \
+            none where all were there at the first look.",
+        begin_ns: u64 = "Begin, nanoseconds after the token's begin.",
+        end_ns: u64 = "End, nanoseconds after the token's begin; after the span's begin.",
+    }
+}
+
+columns! {
+    /// The weight stream's copies: by block, by issue in it. They may overlap.
+    Copies of
+    /// One row of [`Copies`].
+    Copied {
+        block: u16 = "Block that issued the copy.",
+        phase: Phase = "The phase whose weights it brings.",
+        layer: Option<u16> = "Layer of that phase, if it is a phase of a layer.",
+        bytes: u32 = "Size.",
+        issue_ns: u64 = "When it was issued, nanoseconds after the token's begin.",
+        arrival_ns: u64 = "When its last byte was seen, nanoseconds after the token's begin.",
+    }
+}
+
+columns! {
+    /// Copies in a row that bring the same phase's weights, as one: by block, by begin in it.
+    /// They may overlap.
+    Streams of
+    /// One row of [`Streams`].
+    Stream {
+        block: u16 = "Block that issued the copies.",
+        phase: Phase = "The phase whose weights they bring.",
+        layer: Option<u16> = "Layer of that phase, if it is a phase of a layer.",
+        copies: u32 = "Number of copies.",
+        bytes: u64 = "Size of all of them.",
+        begin_ns: u64 = "First issue, nanoseconds after the token's begin.",
+        end_ns: u64 = "Last arrival, nanoseconds after the token's begin.",
+    }
 }
 
 impl Span {
@@ -82,61 +193,65 @@ impl Span {
     }
 
     /// Where this row is, for a refusal.
-    pub(crate) fn at(&self, record: usize) -> SpanAt {
-        let &Span { block, kind, phase, layer, .. } = self;
-        SpanAt { record, block, kind, phase, layer }
+    pub(crate) fn at(&self, index: usize) -> SpanAt {
+        let &Span { block, role, kind, phase, layer, .. } = self;
+        SpanAt { index, block, role, kind, phase, layer }
     }
 }
 
-impl Spans {
-    /// Number of spans.
-    pub fn len(&self) -> usize {
-        self.block.len()
+impl Copied {
+    /// Time from issue to arrival.
+    pub fn latency_ns(&self) -> u64 {
+        self.arrival_ns - self.issue_ns
     }
 
-    /// Whether there are none.
-    pub fn is_empty(&self) -> bool {
-        self.block.is_empty()
+    /// Where this row is, for a refusal.
+    pub(crate) fn at(&self, index: usize) -> CopyAt {
+        let &Copied { block, phase, layer, .. } = self;
+        CopyAt { list: "copy", index, block, phase, layer }
     }
+}
 
-    /// Adds a row at the end.
-    pub fn push(&mut self, span: Span) {
-        self.block.push(span.block);
-        self.kind.push(span.kind);
-        self.phase.push(span.phase);
-        self.layer.push(span.layer);
-        self.waits_on.push(span.waits_on);
-        self.begin_ns.push(span.begin_ns);
-        self.end_ns.push(span.end_ns);
-    }
-
-    /// The rows in order.
-    pub fn iter(&self) -> impl ExactSizeIterator<Item = Span> + '_ {
-        (0..self.len()).map(|row| Span {
-            block: self.block[row],
-            kind: self.kind[row],
-            phase: self.phase[row],
-            layer: self.layer[row],
-            waits_on: self.waits_on[row],
-            begin_ns: self.begin_ns[row],
-            end_ns: self.end_ns[row],
-        })
+impl Stream {
+    /// Where this row is, for a refusal.
+    pub(crate) fn at(&self, index: usize) -> CopyAt {
+        let &Stream { block, phase, layer, .. } = self;
+        CopyAt { list: "stream", index, block, phase, layer }
     }
 }
 
 /// One token, checked: whoever holds one may rely on everything that [`TraceError`] refuses.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Trace {
     meta: Meta,
     spans: Spans,
+    copies: Copies,
+    streams: Streams,
 }
 
 impl Trace {
-    /// A trace of these spans, or what is wrong with them.
-    pub fn new(meta: Meta, spans: Spans) -> Result<Trace, TraceError> {
+    /// A trace of these, or what is wrong with them.
+    ///
+    /// # Errors
+    /// Whatever contradicts the metadata, itself, or the rules of each column.
+    pub fn new(meta: Meta, spans: Spans, copies: Copies) -> Result<Trace, TraceError> {
         check::meta(&meta)?;
         check::spans(&meta, &spans)?;
-        Ok(Trace { meta, spans })
+        check::copies(&meta, &copies)?;
+        check::whole_token(&meta, &spans, &copies)?;
+        let streams = streams_from_copies(&copies)?;
+        Ok(Trace { meta, spans, copies, streams })
+    }
+
+    /// A trace without the loader's spans and without single copies, as the page has it.
+    ///
+    /// # Errors
+    /// As [`Trace::new`].
+    pub fn of_page(meta: Meta, spans: Spans, streams: Streams) -> Result<Trace, TraceError> {
+        check::meta(&meta)?;
+        check::spans(&meta, &spans)?;
+        check::streams(&meta, &streams)?;
+        Ok(Trace { meta, spans, copies: Copies::default(), streams })
     }
 
     /// What the spans are of.
@@ -148,46 +263,19 @@ impl Trace {
     pub fn spans(&self) -> &Spans {
         &self.spans
     }
-}
 
-/// Checks an engine's records and sets time 0 at the first begin. The dump does not say whose
-/// step it is, hence `model`.
-pub fn trace_from_dump(dump: &Dump, model: &str) -> Result<Trace, TraceError> {
-    let start = dump.records.iter().map(|record| record.begin_ns).min();
-    let start = start.ok_or(TraceError::NoSpans)?;
-    let mut spans = Spans::default();
-    for (index, record) in dump.records.iter().enumerate() {
-        spans.push(span_from_record(record, start, index)?);
+    /// The weight stream's copies, where they are known one by one.
+    pub fn copies(&self) -> &Copies {
+        &self.copies
     }
-    let token_ns = spans.end_ns.iter().copied().max().unwrap_or(0);
-    let meta = Meta {
-        engine: dump.engine.clone(),
-        variant: dump.variant.clone(),
-        device: dump.device.clone(),
-        model: model.to_owned(),
-        position: dump.position,
-        blocks: dump.blocks,
-        layers: dump.layers,
-        token_ns,
-        clock_error_ns: dump.clock_error_ns,
-        overflow: dump.overflow,
-        generator: concat!("monolith-xray ", env!("CARGO_PKG_VERSION")).to_owned(),
-    };
-    Trace::new(meta, spans)
-}
 
-fn span_from_record(record: &Record, start: u64, index: usize) -> Result<Span, TraceError> {
-    let mut span = Span {
-        block: record.block,
-        kind: record.kind,
-        phase: record.phase,
-        layer: (record.layer != NO_LAYER).then_some(record.layer),
-        waits_on: (record.waits_on != NO_BLOCK).then_some(record.waits_on),
-        begin_ns: record.begin_ns - start,
-        end_ns: 0,
-    };
-    // Checked here and not only with the rest: an end before `start` has no value to check.
-    span.end_ns =
-        record.end_ns.checked_sub(start).ok_or_else(|| TraceError::Backwards(span.at(index)))?;
-    Ok(span)
+    /// The weight stream's copies, those in a row for one phase as one.
+    pub fn streams(&self) -> &Streams {
+        &self.streams
+    }
+
+    /// Whether single copies (and the loader's spans) were left out on the way here.
+    pub fn is_reduced(&self) -> bool {
+        self.copies.is_empty() && !self.streams.is_empty()
+    }
 }

@@ -1,24 +1,9 @@
 // The strip above the rows: microseconds, and below them the layers.
 
-import { ticks } from "../trace/axis";
+import { layerXs, ticks } from "../trace/axis";
 import { xAt } from "../trace/viewport";
 import type { Theme } from "./palette";
 import { FONT, type Scene } from "./scene";
-
-/** A line where each layer began. */
-export function paintLayerLines(
-  context: CanvasRenderingContext2D,
-  { layers, view }: Scene,
-  theme: Theme,
-  top: number,
-  bottom: number,
-): void {
-  context.fillStyle = theme.line;
-  for (const ns of layers) {
-    const x = Math.round(xAt(view, ns));
-    if (x >= 0 && x <= view.width) context.fillRect(x, top, 1, bottom - top);
-  }
-}
 
 /** Draws the axis: microseconds above, layers below. */
 export function paintAxis(
@@ -64,7 +49,8 @@ function paintLayerNames(
 ): void {
   const { view } = scene;
   const begins = [...scene.layers];
-  paintLayerLines(context, scene, theme, top, bottom);
+  context.fillStyle = theme.line;
+  for (const x of layerXs(scene.layers, view)) context.fillRect(x, top, 1, bottom - top);
   context.textAlign = "left";
   context.fillStyle = theme.quiet;
   let free = 0;

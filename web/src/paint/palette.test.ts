@@ -1,5 +1,6 @@
 import { describe, expect, test } from "vitest";
 import { PHASES, type Phase } from "../abi";
+import { WAIT_KINDS } from "../trace/trace";
 import { type Colour, contrast, DARK, LIGHT, linear, readableOn } from "./palette";
 
 /** Light as colour-blind eyes see it (Machado et al. 2009, complete deficiency). */
@@ -72,9 +73,26 @@ describe.each([
     }
   });
 
-  test("a wait's colour differs where its hatch is too narrow to see", () => {
-    for (const phase of PER_LAYER) {
-      expect(distance(theme.wait, theme.phases[phase]), phase).toBeGreaterThan(0.08);
+  test("a wait's colour differs where its pattern is too narrow to see", () => {
+    for (const kind of WAIT_KINDS) {
+      const { line } = theme.waits[kind];
+      for (const phase of PER_LAYER) {
+        expect(distance(line, theme.phases[phase]), `${kind}, ${phase}`).toBeGreaterThan(0.08);
+      }
+      for (const phase of ONCE) {
+        expect(distance(line, theme.phases[phase]), `${kind}, ${phase}`).toBeGreaterThan(0.05);
+      }
+    }
+  });
+
+  test("kinds of waits differ: both waits on the ring never occur in one row", () => {
+    const kinds = WAIT_KINDS.filter((kind) => kind !== "wait_ring_empty");
+    for (const one of kinds) {
+      for (const other of kinds) {
+        if (one === other) continue;
+        const apart = distance(theme.waits[one].line, theme.waits[other].line);
+        expect(apart, `${one} and ${other}`).toBeGreaterThan(0.1);
+      }
     }
   });
 
@@ -84,8 +102,10 @@ describe.each([
       expect(contrast(colour, theme.surface), phase).toBeGreaterThan(2.7);
       expect(contrast(colour, readableOn(colour)), phase).toBeGreaterThan(4.5);
     }
-    expect(contrast(theme.wait, theme.surface)).toBeGreaterThan(3);
-    expect(contrast(theme.wait, theme.waitGround)).toBeGreaterThan(3);
+    for (const { line, ground } of Object.values(theme.waits)) {
+      expect(contrast(line, theme.surface), line).toBeGreaterThan(3);
+      expect(contrast(line, ground), line).toBeGreaterThan(3);
+    }
     expect(contrast(theme.ink, theme.surface)).toBeGreaterThan(7);
     expect(contrast(theme.quiet, theme.surface)).toBeGreaterThan(4.5);
   });

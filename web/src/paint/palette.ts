@@ -1,6 +1,7 @@
 // The colours. palette.test.ts measures how far apart they are for colour-blind eyes.
 
 import type { Phase } from "../abi";
+import type { WaitKind } from "../trace/trace";
 
 export type Colour = `#${string}`;
 
@@ -9,9 +10,8 @@ export interface Theme {
   ink: Colour;
   quiet: Colour;
   line: Colour;
-  /** The lines of a wait's hatch, and what lies between them. */
-  wait: Colour;
-  waitGround: Colour;
+  /** The lines of a wait's pattern, and what lies between them. */
+  waits: Record<WaitKind, { line: Colour; ground: Colour }>;
   phases: Record<Phase, Colour>;
 }
 
@@ -20,8 +20,12 @@ export const LIGHT: Theme = {
   ink: "#16181d",
   quiet: "#555b66",
   line: "#d5d9e0",
-  wait: "#d72540",
-  waitGround: "#fbe3e6",
+  waits: {
+    wait_exchange: { line: "#d72540", ground: "#fbe3e6" },
+    wait_ring_full: { line: "#c048fc", ground: "#f9e6ff" },
+    wait_ring_empty: { line: "#c048fc", ground: "#f9e6ff" },
+    wait_barrier: { line: "#54003c", ground: "#f1dcea" },
+  },
   phases: {
     embed: "#50545c",
     qkv: "#2a2fd8",
@@ -39,8 +43,12 @@ export const DARK: Theme = {
   ink: "#e8eaee",
   quiet: "#a3abb8",
   line: "#363d48",
-  wait: "#e96c72",
-  waitGround: "#40191d",
+  waits: {
+    wait_exchange: { line: "#e96c72", ground: "#40191d" },
+    wait_ring_full: { line: "#c41aa6", ground: "#2b0a26" },
+    wait_ring_empty: { line: "#c41aa6", ground: "#2b0a26" },
+    wait_barrier: { line: "#7f3cff", ground: "#181030" },
+  },
   phases: {
     embed: "#979da6",
     qkv: "#6892fe",

@@ -1,30 +1,41 @@
 // The rows: their labels, their spans, and what is outlined in them.
 
 import { producerOf } from "../trace/focus";
-import { isNarrow, labelStep } from "../trace/layout";
+import { isNarrow, labelStep, layoutStrip } from "../trace/layout";
 import { at, isWait } from "../trace/trace";
 import { xAt } from "../trace/viewport";
 import { blockName, blockNumber } from "../trace/words";
-import { paintLayerLines } from "./axis";
+import { pixelRatio } from "./canvas";
+import { inksFor } from "./inks";
 import type { Theme } from "./palette";
+import type { Raster } from "./raster";
 import { FONT, LABEL_HEIGHT, type Scene } from "./scene";
-import { paintSpans } from "./spans";
+import { fillSpans, paintBarLabels } from "./spans";
 
 /** From one label to the next, at least. */
 const LABEL_PITCH = 17;
-/** Draws every row. */
-export function paintRows(context: CanvasRenderingContext2D, scene: Scene, theme: Theme): void {
+
+/** Draws every row; the raster keeps its room from one frame to the next. */
+export function paintRows(
+  context: CanvasRenderingContext2D,
+  raster: Raster,
+  scene: Scene,
+  theme: Theme,
+): void {
   const { rows } = scene;
+  const ratio = pixelRatio();
+  raster.resize(Math.round(rows.plotWidth * ratio), Math.round(rows.height * ratio));
+  const layouts = fillSpans(raster, scene, inksFor(theme, ratio), ratio);
   context.fillStyle = theme.surface;
   context.fillRect(0, 0, rows.gutter + rows.plotWidth, rows.height);
+  raster.paint(context, Math.round(rows.gutter * ratio), 0);
   paintRowLabels(context, scene, theme);
   context.save();
   context.beginPath();
   context.rect(rows.gutter, 0, rows.plotWidth, rows.height);
   context.clip();
   context.translate(rows.gutter, 0);
-  paintLayerLines(context, scene, theme, 0, rows.height);
-  paintSpans(context, scene, theme);
+  paintBarLabels(context, scene, theme, layouts);
   paintOutlines(context, scene, theme);
   context.restore();
 }
@@ -47,6 +58,7 @@ function paintRowLabels(context: CanvasRenderingContext2D, scene: Scene, theme: 
 
 function paintOutlines(context: CanvasRenderingContext2D, scene: Scene, theme: Theme): void {
   const { trace, hovered, focused } = scene;
+  outlineStream(context, scene, theme);
   if (hovered >= 0) outline(context, scene, hovered, theme.ink, 1, []);
   if (focused >= 0) outline(context, scene, focused, theme.ink, 3, []);
   const asked = hovered >= 0 ? hovered : focused;
@@ -74,6 +86,21 @@ function outline(
   const inset = width / 2;
   context.strokeRect(x0 - inset, top + inset, Math.max(x1 - x0, 1) + width, rows.barHeight - width);
   context.setLineDash([]);
+}
+
+function outlineStream(
+  context: CanvasRenderingContext2D,
+  { trace, view, rows, pointedStream }: Scene,
+  theme: Theme,
+): void {
+  if (pointedStream < 0 || rows.stripHeight === 0) return;
+  const block = at(trace.streams.block, pointedStream);
+  const lane = layoutStrip(trace, view, rows, block).find(({ stream }) => stream === pointedStream);
+  if (!lane) return;
+  const top = block * rows.pitch + lane.top;
+  context.strokeStyle = theme.ink;
+  context.lineWidth = 1;
+  context.strokeRect(lane.x0 - 0.5, top - 0.5, lane.x1 - lane.x0 + 1, rows.laneHeight + 1);
 }
 
 /** From the end of the work to the end of the wait that it ended. */

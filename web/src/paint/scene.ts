@@ -4,7 +4,7 @@ import type { Rows } from "../trace/layout";
 import type { Trace } from "../trace/trace";
 import type { Viewport } from "../trace/viewport";
 
-/** Spans are indices, -1 for none. */
+/** Spans and streams are indices, -1 for none. */
 export interface Scene {
   trace: Trace;
   /** When each layer began: `layerBegins` of the trace. */
@@ -12,6 +12,8 @@ export interface Scene {
   view: Viewport;
   rows: Rows;
   hovered: number;
+  /** Under the mouse, or tapped. */
+  pointedStream: number;
   focused: number;
 }
 

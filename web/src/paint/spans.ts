@@ -1,12 +1,20 @@
-// Work, waits and their labels: fills what the layout says, nothing else.
+// Work, waits, streams and their labels: fills what the layout says, nothing else.
 
-import { PHASES } from "../abi";
-import { type Bar, layoutRow, type Rows, type Sliver } from "../trace/layout";
+import { EVENT_KINDS, PHASES } from "../abi";
+import { layerXs } from "../trace/axis";
+import {
+  type Bar,
+  layoutRow,
+  layoutStrip,
+  type RowLayout,
+  type Rows,
+  type Sliver,
+} from "../trace/layout";
 import { at, isWait } from "../trace/trace";
 import { stepName } from "../trace/words";
-import { Batch } from "./batch";
-import { hatch } from "./canvas";
+import type { Inks } from "./inks";
 import { type Colour, readableOn, type Theme } from "./palette";
+import type { Ink, Raster } from "./raster";
 import { FONT, LABEL_HEIGHT, type Scene } from "./scene";
 
 /** Lowest bar that a label fits in, and room left and right of it. */
@@ -19,38 +27,54 @@ const GAP_MIN_BAR = 4;
 /** A wait stays this high in its sliver however short it was. */
 const SLIVER_MIN_WAIT = 2;
 
-/** Draws every span in view. */
-export function paintSpans(context: CanvasRenderingContext2D, scene: Scene, theme: Theme): void {
+/** Fills rectangles given in CSS px of the plot. */
+type Fill = (ink: Ink, x: number, y: number, width: number, height: number) => void;
+
+/** Fills the raster with every span and stream in view; the layout of each row, for the labels. */
+export function fillSpans(raster: Raster, scene: Scene, inks: Inks, ratio: number): RowLayout[] {
   const { trace, view, rows } = scene;
-  // Slivers lie on the bars, and no work may cover the least of a wait.
-  const [bars, works, waits] = [new Batch(), new Batch(), new Batch()];
-  const waiting = hatch(context, theme);
-  const labelled: [Bar, number][] = [];
+  const fill: Fill = (ink, x, y, width, height) =>
+    raster.rect(ink, x * ratio, y * ratio, (x + width) * ratio, (y + height) * ratio);
+  raster.clear(inks.surface);
+  for (const x of layerXs(scene.layers, view)) fill(inks.line, x, 0, 1, rows.height);
+  const layouts: RowLayout[] = [];
   for (let block = 0; block < rows.count; block++) {
-    const top = block * rows.pitch;
     const layout = layoutRow(trace, view, block);
-    for (const bar of layout.bars) {
-      const { span, x0, x1 } = bar;
-      const fill = isWait(trace, span) ? waiting : colourOf(theme, at(trace.spans.phase, span));
-      bars.rect(fill, x0, top, paintedWidth(bar), rows.barHeight);
-      if (x1 - x0 >= LABEL_MIN_WIDTH) labelled.push([bar, top + rows.barHeight / 2]);
-    }
-    for (const sliver of layout.slivers) {
-      const { x, phase } = sliver;
-      const [work, wait] = sliverHeights(rows, sliver);
-      works.rect(colourOf(theme, phase), x, top, 1, work);
-      waits.rect(theme.wait, x, top + rows.barHeight - wait, 1, wait);
-    }
+    fillRow(fill, scene, inks, layout, block * rows.pitch);
+    if (rows.stripHeight > 0) fillStrip(fill, scene, inks, block);
+    layouts.push(layout);
   }
-  bars.paint(context);
-  works.paint(context);
-  waits.paint(context);
-  if (rows.barHeight < LABEL_MIN_BAR) return;
-  for (const [bar, middle] of labelled) paintBarLabel(context, scene, theme, bar, middle);
+  return layouts;
+}
+
+function fillRow(fill: Fill, scene: Scene, inks: Inks, layout: RowLayout, top: number): void {
+  const { trace, rows } = scene;
+  for (const bar of layout.bars) {
+    const ink = isWait(trace, bar.span)
+      ? inks.waits[at(trace.spans.kind, bar.span)]
+      : inks.phases[at(trace.spans.phase, bar.span)];
+    fill(ink ?? inks.surface, bar.x0, top, paintedWidth(bar), rows.barHeight);
+  }
+  // On the bars, and no work may cover the least of a wait.
+  for (const sliver of layout.slivers) {
+    const [work, wait] = sliverHeights(rows, sliver);
+    fill(inks.phases[sliver.phase] ?? inks.surface, sliver.x, top, 1, work);
+    const waitTop = top + rows.barHeight - wait;
+    fill(inks.plainWaits[sliver.kind] ?? inks.surface, sliver.x, waitTop, 1, wait);
+  }
+}
+
+function fillStrip(fill: Fill, scene: Scene, inks: Inks, block: number): void {
+  const { trace, view, rows } = scene;
+  const top = block * rows.pitch;
+  for (const lane of layoutStrip(trace, view, rows, block)) {
+    const ink = inks.phases[at(trace.streams.phase, lane.stream)] ?? inks.surface;
+    fill(ink, lane.x0, top + lane.top, paintedWidth(lane), rows.laneHeight);
+  }
 }
 
 /** Without the gap to the next bar, where there is room for one. */
-function paintedWidth({ x0, x1 }: Bar): number {
+function paintedWidth({ x0, x1 }: { x0: number; x1: number }): number {
   return x1 - x0 < GAP_MIN_BAR ? x1 - x0 : x1 - x0 - 1;
 }
 
@@ -61,6 +85,23 @@ function sliverHeights(rows: Rows, { workShare, waitShare }: Sliver): [work: num
   return [height(workShare, 1), height(waitShare, SLIVER_MIN_WAIT)];
 }
 
+/** Writes on the bars what they are, where there is room. */
+export function paintBarLabels(
+  context: CanvasRenderingContext2D,
+  scene: Scene,
+  theme: Theme,
+  layouts: RowLayout[],
+): void {
+  const { rows } = scene;
+  if (rows.barHeight < LABEL_MIN_BAR) return;
+  layouts.forEach(({ bars }, block) => {
+    for (const bar of bars) {
+      if (bar.x1 - bar.x0 < LABEL_MIN_WIDTH) continue;
+      paintBarLabel(context, scene, theme, bar, block * rows.pitch + rows.barHeight / 2);
+    }
+  });
+}
+
 function paintBarLabel(
   context: CanvasRenderingContext2D,
   { trace }: Scene,
@@ -69,10 +110,22 @@ function paintBarLabel(
   middle: number,
 ): void {
   const wait = isWait(trace, span);
-  const label = wait ? `waits: ${stepName(trace, span)}` : stepName(trace, span);
+  const step = stepName(trace.spans, span);
+  const label = wait ? waitLabel(at(trace.spans.kind, span), step) : step;
   const texts = [label, label.replace(" of layer ", " ")];
   const ink = wait ? theme.ink : readableOn(colourOf(theme, at(trace.spans.phase, span)));
   paintLabel(context, texts, x0, x1, middle, { ink, ground: wait ? theme.surface : null });
+}
+
+function waitLabel(kind: number, step: string): string {
+  switch (EVENT_KINDS[kind]) {
+    case "wait_exchange":
+      return `waits: ${step}`;
+    case "wait_barrier":
+      return `waits: own warps, ${step}`;
+    default:
+      return `waits: weights, ${step}`;
+  }
 }
 
 /** Writes the longest of the texts that fits, or none. */

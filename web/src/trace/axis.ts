@@ -4,7 +4,7 @@ import { NO_LAYER } from "../abi";
 import type { Trace } from "./trace";
 import { at, isWait } from "./trace";
 import type { Viewport } from "./viewport";
-import { nsPerPx } from "./viewport";
+import { nsPerPx, xAt } from "./viewport";
 
 export interface Tick {
   ns: number;
@@ -45,4 +45,11 @@ export function layerBegins(trace: Trace): Float64Array {
     begins[layer] = Math.min(at(begins, layer), at(trace.spans.beginNs, span));
   }
   return begins;
+}
+
+/** Where in the plot layers begin, as whole px; those out of view left out. */
+export function layerXs(layers: Float64Array, view: Viewport): number[] {
+  return Array.from(layers, (ns) => Math.round(xAt(view, ns))).filter(
+    (x) => x >= 0 && x <= view.width,
+  );
 }

@@ -2,77 +2,115 @@
 
 import { EVENT_KINDS, NO_BLOCK, NO_LAYER, PHASES } from "../abi";
 import { TraceError } from "./error";
-import type { Meta, Spans } from "./trace";
-import { at } from "./trace";
+import type { Meta, Trace } from "./trace";
+import { at, UNRECORDED, WAIT_EXCHANGE } from "./trace";
 
 /** Phases that occur once a step, and so have no layer. */
 const ONCE_A_STEP: ReadonlySet<string> = new Set(["embed", "lm_head", "argmax"]);
 
-/** Refuses spans that contradict the metadata, each other or the contract of the record. */
-export function checkSpans(meta: Meta, spans: Spans): void {
+/** Refuses spans that contradict the metadata, each other or the contract of the trace. */
+export function checkSpans(trace: Trace): void {
+  const { spans } = trace;
   const count = spans.block.length;
   if (count === 0) throw new TraceError("the trace has no spans");
   let first = Number.POSITIVE_INFINITY;
   let last = 0;
   for (let row = 0; row < count; row++) {
-    checkTime(spans, row);
-    checkLayer(meta, spans, row);
-    checkProducer(meta, spans, row);
-    if (row > 0) checkOrder(spans, row);
+    checkStep(trace.meta, spans, row, refuseSpan);
+    if (at(spans.endNs, row) === at(spans.beginNs, row)) refuseSpan(spans, row, "has no length");
+    checkKind(trace, row);
     first = Math.min(first, at(spans.beginNs, row));
     last = Math.max(last, at(spans.endNs, row));
   }
-  if (first !== 0) throw new TraceError(`the first span begins at ${first} ns, not at 0`);
-  if (last !== meta.tokenNs) {
+  checkEnds(trace, first, last);
+}
+
+/**
+ * The token lasts from the first begin to the last end of all spans, a loader's among them. Those
+ * are not in the file, so where weights are streamed its spans need only lie within the token.
+ */
+function checkEnds({ meta, streams }: Trace, first: number, last: number): void {
+  const complete = streams.block.length === 0;
+  if (complete && first !== 0) {
+    throw new TraceError(`the first span begins at ${first} ns, not at 0`);
+  }
+  if (last > meta.tokenNs || (complete && last < meta.tokenNs)) {
     throw new TraceError(`the last span ends at ${last} ns, but the token at ${meta.tokenNs} ns`);
   }
 }
 
-function checkTime(spans: Spans, row: number): void {
-  if (at(spans.endNs, row) < at(spans.beginNs, row)) refuse(spans, row, "ends before it begins");
+/** Refuses streams likewise. */
+export function checkStreams(trace: Trace): void {
+  const { streams, meta } = trace;
+  for (let row = 0; row < streams.block.length; row++) {
+    checkStep(meta, streams, row, refuseStream);
+    const copies = at(streams.copies, row);
+    if (copies === 0) refuseStream(streams, row, "has no copies");
+    if (at(streams.bytes, row) < copies) refuseStream(streams, row, "has copies without bytes");
+    const sameBlock = row > 0 && at(streams.block, row) === at(streams.block, row - 1);
+    if (sameBlock && at(streams.beginNs, row) < at(streams.beginNs, row - 1)) {
+      refuseStream(streams, row, "begins before the stream before it");
+    }
+    if (at(streams.endNs, row) > meta.tokenNs) {
+      refuseStream(streams, row, "arrives after the token's end");
+    }
+  }
 }
 
-function checkLayer(meta: Meta, spans: Spans, row: number): void {
-  if (at(spans.block, row) >= meta.blocks) {
-    refuse(spans, row, `names a block, but there are ${meta.blocks} blocks`);
-  }
-  const layer = at(spans.layer, row);
-  const once = ONCE_A_STEP.has(PHASES[at(spans.phase, row)] ?? "");
+interface Steps {
+  block: Uint16Array;
+  phase: Uint8Array;
+  layer: Uint16Array;
+}
+
+/** The layer must fit the phase and the model. */
+function checkStep<Table extends Steps>(
+  meta: Meta,
+  table: Table,
+  row: number,
+  refuse: (table: Table, row: number, what: string) => never,
+): void {
+  const layer = at(table.layer, row);
+  const once = ONCE_A_STEP.has(PHASES[at(table.phase, row)] ?? "");
   if (once && layer !== NO_LAYER) {
-    refuse(spans, row, "has a layer, but its phase occurs once a step");
+    refuse(table, row, "has a layer, but its phase occurs once a step");
   }
-  if (!once && layer === NO_LAYER) refuse(spans, row, "lacks its layer");
+  if (!once && layer === NO_LAYER) refuse(table, row, "lacks its layer");
   if (!once && layer >= meta.layers) {
-    refuse(spans, row, `names a layer, but the model has ${meta.layers} layers`);
+    refuse(table, row, `names a layer, but the model has ${meta.layers} layers`);
   }
 }
 
-function checkProducer(meta: Meta, spans: Spans, row: number): void {
+/** Only a wait on an exchange waits on another block, and on one that there is. */
+function checkKind({ meta, spans }: Trace, row: number): void {
+  const kind = at(spans.kind, row);
+  if (kind === UNRECORDED) refuseSpan(spans, row, "is a span, but should be a gap");
   const waitsOn = at(spans.waitsOn, row);
   if (waitsOn === NO_BLOCK) return;
-  if (at(spans.kind, row) === 0) refuse(spans, row, `is work, but waits on block ${waitsOn}`);
+  if (kind !== WAIT_EXCHANGE) {
+    refuseSpan(spans, row, `waits on no exchange, but names block ${waitsOn}`);
+  }
   if (waitsOn >= meta.blocks) {
-    refuse(spans, row, `waits on block ${waitsOn}, but there are ${meta.blocks} blocks`);
+    refuseSpan(spans, row, `waits on block ${waitsOn}, but there are ${meta.blocks} blocks`);
   }
-  if (waitsOn === at(spans.block, row)) refuse(spans, row, "waits on its own block");
+  if (waitsOn === at(spans.block, row)) refuseSpan(spans, row, "waits on its own block");
 }
 
-function checkOrder(spans: Spans, row: number): void {
-  const before = at(spans.block, row - 1);
-  if (at(spans.block, row) < before) {
-    refuse(spans, row, `comes after the records of block ${before}`);
-  }
-  const shared = at(spans.endNs, row - 1) - at(spans.beginNs, row);
-  if (at(spans.block, row) === before && shared > 0) {
-    refuse(spans, row, `begins ${shared} ns before the end of the record before it`);
-  }
-}
-
-function refuse(spans: Spans, row: number, what: string): never {
+function refuseSpan(spans: Trace["spans"], row: number, what: string): never {
   const kind = EVENT_KINDS[at(spans.kind, row)];
-  const phase = PHASES[at(spans.phase, row)];
-  const layer = at(spans.layer, row);
+  throw new TraceError(
+    `span ${row} (block ${at(spans.block, row)}, ${kind} ${step(spans, row)}) ${what}`,
+  );
+}
+
+function refuseStream(streams: Trace["streams"], row: number, what: string): never {
+  throw new TraceError(
+    `stream ${row} (block ${at(streams.block, row)}, ${step(streams, row)}) ${what}`,
+  );
+}
+
+function step(table: Steps, row: number): string {
+  const layer = at(table.layer, row);
   const where = layer === NO_LAYER ? "" : ` of layer ${layer}`;
-  const block = at(spans.block, row);
-  throw new TraceError(`record ${row} (block ${block}, ${kind} ${phase}${where}) ${what}`);
+  return `${PHASES[at(table.phase, row)]}${where}`;
 }

@@ -1,19 +1,35 @@
 import { describe, expect, test } from "vitest";
-import { CPU, CUDA, traceFile } from "../../test/fixture";
-import { labelStep, layoutRow, nearestSpan, rowsFor, spanAt } from "./layout";
+import { CPU, traceFile } from "../../test/fixture";
+import { gpuTraceFile } from "../../test/gpu";
+import {
+  labelStep,
+  layoutRow,
+  layoutStrip,
+  nearestSpan,
+  rowsFor,
+  spanAt,
+  streamAt,
+} from "./layout";
 import { traceFromJson } from "./parse";
 import { at, durationNs, isWait } from "./trace";
 import { nsPerPx, type Viewport, whole, zoomed } from "./viewport";
 
-const trace = traceFromJson(JSON.stringify(traceFile(CUDA)));
+const trace = traceFromJson(JSON.stringify(gpuTraceFile({ blocks: 24, layers: 28 })));
 const few = traceFromJson(JSON.stringify(traceFile(CPU)));
 
 describe("rows", () => {
   test("few blocks are tall, many still have a row each", () => {
     expect(rowsFor(1200, 2)).toMatchObject({ pitch: 56, height: 112, plotWidth: 1116 });
-    expect(rowsFor(1200, 170)).toMatchObject({ pitch: 8, height: 1360 });
+    expect(rowsFor(1200, 132)).toMatchObject({ pitch: 5, barHeight: 4, height: 660 });
+    expect(rowsFor(1200, 170)).toMatchObject({ pitch: 5, height: 850 });
     expect(rowsFor(320, 2).gutter).toBeLessThan(rowsFor(1200, 2).gutter);
     expect(rowsFor(0, 1).plotWidth).toBe(1);
+  });
+
+  test("a strip takes room of its own", () => {
+    expect(rowsFor(1200, 132, true)).toMatchObject({ pitch: 10, barHeight: 4, stripHeight: 4 });
+    expect(rowsFor(1200, 2, true)).toMatchObject({ pitch: 69, barHeight: 52, stripHeight: 12 });
+    expect(rowsFor(1200, 2).stripHeight).toBe(0);
   });
 
   test("labels do not touch", () => {
@@ -75,6 +91,44 @@ describe("a row", () => {
     const { slivers } = layoutRow(trace, view, 3);
     const places = slivers.map((sliver) => sliver.x);
     expect(places).toEqual([...new Set(places)].sort((a, b) => a - b));
+  });
+});
+
+describe("a strip of streams", () => {
+  const rows = rowsFor(484, 132, true);
+  const view = zoomed(whole(trace.meta.tokenNs, rows.plotWidth), trace.meta.tokenNs, 20, 200);
+  const { streams } = trace;
+
+  test("has every stream in view and no other, those that overlap in lanes of their own", () => {
+    const expected: number[] = [];
+    streams.block.forEach((owner, stream) => {
+      const inView =
+        at(streams.endNs, stream) > view.beginNs && at(streams.beginNs, stream) < view.endNs;
+      if (owner === 17 && inView) expected.push(stream);
+    });
+    const lanes = layoutStrip(trace, view, rows, 17);
+    expect(lanes.map(({ stream }) => stream)).toEqual(expected);
+    expect(expected.length).toBeGreaterThan(3);
+    lanes.slice(1).forEach((lane, index) => {
+      expect(lane.top).not.toBe(lanes[index]?.top);
+      expect(lane.top).toBeGreaterThan(rows.barHeight);
+      expect(lane.top + rows.laneHeight).toBeLessThan(rows.pitch);
+      expect(lane.x1 - lane.x0).toBeGreaterThanOrEqual(1);
+      expect(lane.x1).toBeLessThanOrEqual(view.width);
+    });
+  });
+
+  test("is pointed at below the bars, and they above it", () => {
+    const lane = layoutStrip(trace, view, rows, 17)[1];
+    if (!lane) throw new Error("no second stream in view");
+    const x = (lane.x0 + lane.x1) / 2;
+    const y = 17 * rows.pitch + lane.top + rows.laneHeight / 2;
+    expect(streamAt(trace, view, rows, x, y)).toBe(lane.stream);
+    expect(spanAt(trace, view, rows, x, y)).toBe(-1);
+    expect(streamAt(trace, view, rows, x, 17 * rows.pitch + 1)).toBe(-1);
+    expect(streamAt(trace, view, rows, x, -1)).toBe(-1);
+    const hidden = rowsFor(484, 132);
+    expect(streamAt(trace, view, hidden, x, 17 * hidden.pitch + hidden.barHeight + 0.5)).toBe(-1);
   });
 });
 

@@ -1,8 +1,8 @@
 // Where everything goes. Pure: the painter only fills what this says.
 
-import { PHASES } from "../abi";
+import { EVENT_KINDS, PHASES } from "../abi";
 import type { Trace } from "./trace";
-import { at, durationNs, firstEndingAfter, isWait } from "./trace";
+import { at, durationNs, firstEndingAfter, firstStreamAfter, isWait } from "./trace";
 import type { Viewport } from "./viewport";
 import { clamp, nsPerPx, timeAt, xAt } from "./viewport";
 
@@ -16,24 +16,43 @@ export interface Rows {
   pitch: number;
   /** Height of the spans of a row. */
   barHeight: number;
+  /** The strip of weight streams below them: its top in the row, and its height, 0 while hidden. */
+  stripTop: number;
+  stripHeight: number;
+  /** Height of one lane of the strip. */
+  laneHeight: number;
   height: number;
 }
 
 /** Height that the rows share, before they become too low or needlessly high. */
 const SHARED_HEIGHT = 680;
-const MIN_PITCH = 8;
+/** The 132 blocks of an H200 fit a window so. */
+const MIN_PITCH = 5;
 const MAX_PITCH = 56;
+/** Above this pitch there is room to spare. */
+const TALL_PITCH = 16;
 const NARROW_WIDTH = 560;
+/** Between the spans and the strip below them. */
+const STRIP_GAP = 1;
 
-export function rowsFor(width: number, blocks: number): Rows {
-  const pitch = clamp(Math.floor(SHARED_HEIGHT / blocks), MIN_PITCH, MAX_PITCH);
+export function rowsFor(width: number, blocks: number, withStrips = false): Rows {
+  const bare = clamp(Math.floor(SHARED_HEIGHT / blocks), MIN_PITCH, MAX_PITCH);
+  const tall = bare > TALL_PITCH;
+  const barHeight = bare - (tall ? 4 : 1);
+  // Streams of a block overlap, so they take turns in lanes.
+  const [lanes, laneHeight] = tall ? [4, 3] : [2, 2];
+  const stripHeight = withStrips ? lanes * laneHeight : 0;
+  const pitch = bare + (withStrips ? STRIP_GAP + stripHeight : 0);
   const gutter = width < NARROW_WIDTH ? 42 : 84;
   return {
     count: blocks,
     gutter,
     plotWidth: Math.max(width - gutter, 1),
     pitch,
-    barHeight: pitch - (pitch > 16 ? 4 : 1),
+    barHeight,
+    stripTop: barHeight + STRIP_GAP,
+    stripHeight,
+    laneHeight,
     height: pitch * blocks,
   };
 }
@@ -65,6 +84,8 @@ export interface Sliver {
   waitShare: number;
   /** Id of the phase that most of the work belongs to. */
   phase: number;
+  /** Id of the kind that most of the waiting belongs to. */
+  kind: number;
 }
 
 export interface RowLayout {
@@ -96,7 +117,7 @@ export function layoutRow(trace: Trace, view: Viewport, block: number): RowLayou
 class Slivers {
   private readonly done: Sliver[] = [];
   private readonly workNs = new Float64Array(PHASES.length);
-  private waitNs = 0;
+  private readonly waitNs = new Float64Array(EVENT_KINDS.length);
   private x = Number.NaN;
 
   constructor(
@@ -109,12 +130,11 @@ class Slivers {
       this.close();
       this.x = x;
     }
-    const length = durationNs(this.trace, span);
-    if (isWait(this.trace, span)) this.waitNs += length;
-    else {
-      const phase = at(this.trace.spans.phase, span);
-      this.workNs[phase] = at(this.workNs, phase) + length;
-    }
+    const { kind, phase } = this.trace.spans;
+    const wait = isWait(this.trace, span);
+    const into = wait ? this.waitNs : this.workNs;
+    const id = at(wait ? kind : phase, span);
+    into[id] = at(into, id) + durationNs(this.trace, span);
   }
 
   finish(): Sliver[] {
@@ -123,16 +143,47 @@ class Slivers {
   }
 
   private close(): void {
-    const workNs = this.workNs.reduce((sum, ns) => sum + ns, 0);
-    if (workNs + this.waitNs > 0) {
-      const phase = this.workNs.indexOf(Math.max(...this.workNs));
-      const share = (ns: number) => Math.min(ns / this.pxNs, 1);
-      const { x } = this;
-      this.done.push({ x, phase, workShare: share(workNs), waitShare: share(this.waitNs) });
-    }
-    this.workNs.fill(0);
-    this.waitNs = 0;
+    const [workShare, phase] = this.taken(this.workNs);
+    const [waitShare, kind] = this.taken(this.waitNs);
+    if (workShare + waitShare > 0) this.done.push({ x: this.x, phase, kind, workShare, waitShare });
   }
+
+  /** What the px's time was spent on: the share of it, and the id with most. Begins anew. */
+  private taken(times: Float64Array): [share: number, most: number] {
+    let [total, most] = [0, 0];
+    // No array method: this runs for every px of every row.
+    for (let id = 0; id < times.length; id++) {
+      total += at(times, id);
+      if (at(times, id) > at(times, most)) most = id;
+    }
+    times.fill(0);
+    return [Math.min(total / this.pxNs, 1), most];
+  }
+}
+
+/** A stream's place in the strip. */
+export interface Lane {
+  stream: number;
+  x0: number;
+  x1: number;
+  /** In px below the row's top. */
+  top: number;
+}
+
+/** What of one block's streams is in view. */
+export function layoutStrip(trace: Trace, view: Viewport, rows: Rows, block: number): Lane[] {
+  const { beginNs, endNs } = trace.streams;
+  const rowStart = at(trace.streamStarts, block);
+  const rowEnd = at(trace.streamStarts, block + 1);
+  const lanes: Lane[] = [];
+  for (let stream = firstStreamAfter(trace, block, view.beginNs); stream < rowEnd; stream++) {
+    if (at(beginNs, stream) >= view.endNs) break;
+    const x0 = clamp(xAt(view, at(beginNs, stream)), 0, view.width - 1);
+    const x1 = clamp(xAt(view, at(endNs, stream)), x0 + MIN_BAR, view.width);
+    const top = rows.stripTop + (((stream - rowStart) * rows.laneHeight) % rows.stripHeight);
+    if (at(endNs, stream) > view.beginNs) lanes.push({ stream, x0, x1, top });
+  }
+  return lanes;
 }
 
 /** How near to a span counts as on it, in px: a finger is no pixel. */
@@ -140,9 +191,34 @@ const REACH = 4;
 
 /** The span under a point of the rows (x from the plot's left edge), or -1. */
 export function spanAt(trace: Trace, view: Viewport, rows: Rows, x: number, y: number): number {
-  const block = Math.floor(y / rows.pitch);
-  if (block < 0 || block >= rows.count || x < 0 || x > view.width) return -1;
+  const block = blockAt(view, rows, x, y);
+  if (block < 0 || isInStrip(rows, y)) return -1;
   return nearestSpan(trace, block, timeAt(view, x), REACH * nsPerPx(view));
+}
+
+/** The stream of weights under a point of the rows, or -1. */
+export function streamAt(trace: Trace, view: Viewport, rows: Rows, x: number, y: number): number {
+  const block = blockAt(view, rows, x, y);
+  if (block < 0 || !isInStrip(rows, y)) return -1;
+  const inRow = y % rows.pitch;
+  let [found, nearest] = [-1, REACH];
+  for (const { stream, x0, x1, top } of layoutStrip(trace, view, rows, block)) {
+    const beside = Math.max(x0 - x, x - x1, 0);
+    // Of two that share the time, the one whose lane is pointed at.
+    const distance = beside + (inRow >= top && inRow < top + rows.laneHeight ? 0 : 1);
+    if (distance < nearest) [found, nearest] = [stream, distance];
+  }
+  return found;
+}
+
+function blockAt(view: Viewport, rows: Rows, x: number, y: number): number {
+  const block = Math.floor(y / rows.pitch);
+  return block < 0 || block >= rows.count || x < 0 || x > view.width ? -1 : block;
+}
+
+function isInStrip(rows: Rows, y: number): boolean {
+  const below = (y % rows.pitch) - rows.stripTop;
+  return below >= 0 && below < rows.stripHeight;
 }
 
 /** The block's span at this time, or the nearest within reach, or -1. */

@@ -1,30 +1,50 @@
 import { gzipSync } from "node:zlib";
 import { describe, expect, test } from "vitest";
-import { CPU, CUDA, gzipped, seeded, type TraceFile, traceFile } from "../../test/fixture";
-import { NO_BLOCK, NO_LAYER, PHASES } from "../abi";
+import { CPU, gzipped, metaOf, seeded, type TraceFile, traceFile } from "../../test/fixture";
+import { gpuTraceFile } from "../../test/gpu";
+import { EVENT_KINDS, NO_BLOCK, NO_LAYER, PHASES } from "../abi";
 import { TraceError } from "./error";
-import { MAX_JSON_BYTES, traceFromFile, traceFromJson } from "./parse";
+import { traceFromFile, traceFromJson } from "./parse";
+import { MAX_JSON_BYTES } from "./unpack";
 
 /** Two threads and one layer, small enough to change by hand. */
 function small(): TraceFile {
   return {
     ...traceFile(CPU),
-    meta: { ...traceFile(CPU).meta, blocks: 2, layers: 1, token_ns: 1000, overflow: 2 },
+    meta: metaOf({ blocks: 2, layers: 1, token_ns: 1000, overflow: 2 }),
     spans: {
-      block: [0, 0, 0, 1, 1],
+      counts: [3, 2],
       kind: [0, 0, 1, 0, 1],
       phase: [0, 1, 1, 1, 2],
       layer: [NO_LAYER, 0, 0, 0, 0],
       waits_on: [NO_BLOCK, NO_BLOCK, 1, NO_BLOCK, NO_BLOCK],
-      begin_ns: [0, 100, 400, 150, 700],
-      end_ns: [100, 400, 650, 650, 1000],
+      gap_ns: [0, 0, 0, 150, 50],
+      length_ns: [100, 300, 250, 500, 300],
     },
   };
 }
 
-/** What reading the small file says after a change to it. */
-function refusal(change: (file: TraceFile) => void): string {
+/** The same with streams: three of block 0, the second within the first, and one of block 1. */
+function streamed(): TraceFile {
   const file = small();
+  file.meta.sms = [4, 9];
+  file.meta.build = "3fa91c0d5be27748";
+  file.meta.phase_bytes = { qkv: 300, lm_head: 7 };
+  file.meta.pace = { headline_tok_s: 1500, instrumented_tok_s: 1470.5, overhead_pct: 2.01 };
+  file.streams = {
+    counts: [3, 1],
+    phase: [1, 3, 6, 1],
+    layer: [0, 0, NO_LAYER, 0],
+    copies: [4, 2, 9, 4],
+    bytes: [64, 32, 144, 64],
+    begin_ns: [0, 50, 600, 20],
+    length_ns: [500, 100, 300, 130],
+  };
+  return file;
+}
+
+/** What reading the small file says after a change to it. */
+function refusal(change: (file: TraceFile) => void, file = small()): string {
   change(file);
   try {
     traceFromJson(JSON.stringify(file));
@@ -41,32 +61,71 @@ describe("files that are traces", () => {
   test("columns, metadata and rows", () => {
     const { meta, spans, rowStarts } = traceFromJson(JSON.stringify(small()));
     expect(meta).toMatchObject({ blocks: 2, layers: 1, tokenNs: 1000, overflow: 2, position: 128 });
+    expect(meta).toMatchObject({ build: null, pace: null, alignment: "one clock for all threads" });
+    expect([...meta.sms]).toEqual([]);
+    expect([...spans.block]).toEqual([0, 0, 0, 1, 1]);
     expect([...spans.beginNs]).toEqual([0, 100, 400, 150, 700]);
+    expect([...spans.endNs]).toEqual([100, 400, 650, 650, 1000]);
     expect([...spans.waitsOn]).toEqual([NO_BLOCK, NO_BLOCK, 1, NO_BLOCK, NO_BLOCK]);
     expect([...rowStarts]).toEqual([0, 3, 5]);
   });
 
+  test("streams, SMs, bytes and pace", () => {
+    const { meta, streams, streamStarts } = traceFromJson(JSON.stringify(streamed()));
+    expect([...meta.sms]).toEqual([4, 9]);
+    expect([...meta.phaseBytes]).toEqual([
+      ["qkv", 300],
+      ["lm_head", 7],
+    ]);
+    expect(meta.pace).toEqual({ headlineTokS: 1500, instrumentedTokS: 1470.5, overheadPct: 2.01 });
+    expect(meta.build).toBe("3fa91c0d5be27748");
+    expect([...streamStarts]).toEqual([0, 3, 4]);
+    expect([...streams.block]).toEqual([0, 0, 0, 1]);
+    expect([...streams.endNs]).toEqual([500, 150, 900, 150]);
+    expect([...streams.reachNs]).toEqual([500, 500, 900, 150]);
+    expect([...streams.bytes]).toEqual([64, 32, 144, 64]);
+  });
+
+  test("where weights are streamed, a loader may begin before all spans and end after them", () => {
+    const file = streamed();
+    file.spans.gap_ns[0] = 60;
+    file.spans.length_ns[1] = 240;
+    file.meta.token_ns = 1100;
+    expect(refusal(() => {}, file)).toBe("accepted");
+  });
+
   test("gzipped or not gives the same", async () => {
-    const file = traceFile(CUDA);
+    const file = gpuTraceFile({ blocks: 8, layers: 28 });
     const plain = await traceFromFile(bytes(JSON.stringify(file)));
     const packed = await traceFromFile(new Uint8Array(gzipped(file)));
     expect(packed).toEqual(plain);
-    expect(plain.spans.block.length).toBeGreaterThan(20_000);
+    expect(plain.spans.block.length).toBeGreaterThan(8000);
+    expect(plain.streams.block.length).toBe(8 * 113);
   });
 
   test("ids go by name", () => {
     const file = small();
     file.phases = ["attention", "qkv", "embed"];
+    file.kinds = ["wait_barrier", "wait_exchange", "work"];
     file.spans.phase = [2, 1, 1, 1, 0];
+    file.spans.kind = [2, 2, 1, 2, 0];
     const { spans } = traceFromJson(JSON.stringify(file));
     expect([...spans.phase]).toEqual([0, 1, 1, 1, 2]);
     expect(PHASES[2]).toBe("attention");
+    expect(Array.from(spans.kind, (kind) => EVENT_KINDS[kind])).toEqual([
+      "work",
+      "work",
+      "wait_exchange",
+      "work",
+      "wait_barrier",
+    ]);
   });
 
   test("a block without spans has an empty row", () => {
     const file = small();
     file.meta.blocks = 4;
-    file.spans.block = [0, 0, 0, 2, 2];
+    file.spans.counts = [3, 0, 2, 0];
+    file.streams.counts = [0, 0, 0, 0];
     file.spans.waits_on[2] = 2;
     expect([...traceFromJson(JSON.stringify(file)).rowStarts]).toEqual([0, 3, 3, 5, 5]);
   });
@@ -102,12 +161,35 @@ describe("files that are not", () => {
 });
 
 describe("refusals by name", () => {
-  const at = "record 2 (block 0, wait_exchange qkv of layer 0)";
   const cases: [string, (file: TraceFile) => void][] = [
     [
-      'schema is "monolith-trace/2", this version reads "monolith-trace/1"',
+      'schema is "monolith-trace/1", this version reads "monolith-trace/2": record the token again with this version',
       (f) => {
-        f.schema = "monolith-trace/2";
+        f.schema = "monolith-trace/1";
+      },
+    ],
+    [
+      'schema is "monolith-trace/3", this version reads "monolith-trace/2"',
+      (f) => {
+        f.schema = "monolith-trace/3";
+      },
+    ],
+    [
+      'schema is 2, this version reads "monolith-trace/2"',
+      (f) => {
+        Object.assign(f, { schema: 2 });
+      },
+    ],
+    [
+      'the file has no field "streams"',
+      (f) => {
+        Reflect.deleteProperty(f, "streams");
+      },
+    ],
+    [
+      'the file: unknown field "loader"',
+      (f) => {
+        Object.assign(f, { loader: [] });
       },
     ],
     [
@@ -141,6 +223,12 @@ describe("refusals by name", () => {
       },
     ],
     [
+      'meta has no field "alignment"',
+      (f) => {
+        delete f.meta.alignment;
+      },
+    ],
+    [
       "meta.device is not a short line of text",
       (f) => {
         f.meta.device = "a\nb";
@@ -150,6 +238,18 @@ describe("refusals by name", () => {
       "meta.engine is not a short line of text",
       (f) => {
         f.meta.engine = 3;
+      },
+    ],
+    [
+      "meta.build is not a short line of text",
+      (f) => {
+        f.meta.build = "";
+      },
+    ],
+    [
+      "meta.alignment is not a short line of text",
+      (f) => {
+        f.meta.alignment = "x".repeat(257);
       },
     ],
     [
@@ -165,90 +265,172 @@ describe("refusals by name", () => {
       },
     ],
     [
-      "spans.layer has 1 values, spans.block 5",
+      "meta.sms is not a list",
+      (f) => {
+        f.meta.sms = null;
+      },
+    ],
+    [
+      "meta.sms has 1 values for 2 blocks",
+      (f) => {
+        f.meta.sms = [3];
+      },
+    ],
+    [
+      "meta.sms[1] is 65536, not a whole number between 0 and 65535",
+      (f) => {
+        f.meta.sms = [3, 65_536];
+      },
+    ],
+    [
+      "not a trace's JSON: meta.phase_bytes is not an object",
+      (f) => {
+        f.meta.phase_bytes = [1];
+      },
+    ],
+    [
+      'meta.phase_bytes: unknown name "norm"',
+      (f) => {
+        f.meta.phase_bytes = { norm: 1 };
+      },
+    ],
+    [
+      "meta.phase_bytes.qkv is -1, not a whole number between 0 and 9007199254740991",
+      (f) => {
+        f.meta.phase_bytes = { qkv: -1 };
+      },
+    ],
+    [
+      'meta.pace has no field "overhead_pct"',
+      (f) => {
+        f.meta.pace = { headline_tok_s: 1, instrumented_tok_s: 1 };
+      },
+    ],
+    [
+      "meta.pace.headline_tok_s is 0, not above 0",
+      (f) => {
+        f.meta.pace = { headline_tok_s: 0, instrumented_tok_s: 1, overhead_pct: 1 };
+      },
+    ],
+    [
+      "meta.pace.overhead_pct is null, not a number",
+      (f) => {
+        f.meta.pace = { headline_tok_s: 1, instrumented_tok_s: 1, overhead_pct: null };
+      },
+    ],
+    [
+      "spans.counts has 1 values for 2 blocks",
+      (f) => {
+        f.spans.counts = [5];
+      },
+    ],
+    [
+      "spans.counts[1] is -2, not a whole number between 0 and 4294967295",
+      (f) => {
+        f.spans.counts = [7, -2];
+      },
+    ],
+    [
+      "spans.kind has 5 values, but spans.counts adds up to 6",
+      (f) => {
+        f.spans.counts = [3, 3];
+      },
+    ],
+    [
+      "spans.layer has 1 values, but spans.counts adds up to 5",
       (f) => {
         f.spans.layer = [0];
       },
     ],
     [
-      "spans.kind[0] is 7, not a whole number between 0 and 1",
+      "spans.kind[0] is 7, not a whole number between 0 and 5",
       (f) => {
         f.spans.kind[0] = 7;
       },
     ],
     [
-      "spans.begin_ns[1] is -1, not a whole number between 0 and 3600000000000",
+      "spans.phase has id 0, which the file does not name",
       (f) => {
-        f.spans.begin_ns[1] = -1;
+        f.phases = [];
+        f.spans.phase.fill(0);
       },
     ],
     [
-      `${at} ends before it begins`,
+      "spans.gap_ns[1] is -1, not a whole number between 0 and 3600000000000",
       (f) => {
-        f.spans.end_ns[2] = 399;
+        f.spans.gap_ns[1] = -1;
       },
     ],
     [
-      `${at} names a layer, but the model has 0 layers`.replace(
-        "2 (block 0, wait_exchange",
-        "1 (block 0, work",
-      ),
+      "spans.length_ns[2] is 0.5, not a whole number between 0 and 3600000000000",
+      (f) => {
+        f.spans.length_ns[2] = 0.5;
+      },
+    ],
+    [
+      "span 1 (block 0, work qkv of layer 0) names a layer, but the model has 0 layers",
       (f) => {
         f.meta.layers = 0;
       },
     ],
     [
-      `${at.replace(" of layer 0", "")} lacks its layer`,
+      "span 2 (block 0, wait_exchange qkv) lacks its layer",
       (f) => {
         f.spans.layer[2] = NO_LAYER;
       },
     ],
     [
-      "record 0 (block 0, work embed of layer 0) has a layer, but its phase occurs once a step",
+      "span 0 (block 0, work embed of layer 0) has a layer, but its phase occurs once a step",
       (f) => {
         f.spans.layer[0] = 0;
       },
     ],
     [
-      `${at} waits on block 2, but there are 2 blocks`,
+      "span 2 (block 0, wait_exchange qkv of layer 0) waits on block 2, but there are 2 blocks",
       (f) => {
         f.spans.waits_on[2] = 2;
       },
     ],
     [
-      `${at} waits on its own block`,
+      "span 2 (block 0, wait_exchange qkv of layer 0) waits on its own block",
       (f) => {
         f.spans.waits_on[2] = 0;
       },
     ],
     [
-      "record 1 (block 0, work qkv of layer 0) is work, but waits on block 1",
+      "span 1 (block 0, work qkv of layer 0) waits on no exchange, but names block 1",
       (f) => {
         f.spans.waits_on[1] = 1;
       },
     ],
     [
-      `${at} begins 10 ns before the end of the record before it`,
+      "span 2 (block 0, wait_barrier qkv of layer 0) waits on no exchange, but names block 1",
       (f) => {
-        f.spans.begin_ns[2] = 390;
+        f.spans.kind[2] = 4;
       },
     ],
     [
-      "record 2 (block 0, wait_exchange qkv of layer 0) comes after the records of block 1",
+      "span 1 (block 0, unrecorded qkv of layer 0) is a span, but should be a gap",
       (f) => {
-        f.spans.block[1] = 1;
+        f.spans.kind[1] = 5;
       },
     ],
     [
-      "record 4 (block 2, wait_exchange attention of layer 0) names a block, but there are 2 blocks",
+      "span 1 (block 0, work qkv of layer 0) has no length",
       (f) => {
-        f.spans.block[4] = 2;
+        f.spans.length_ns[1] = 0;
+      },
+    ],
+    [
+      "meta.phase_bytes.qkv is 0, not above 0",
+      (f) => {
+        f.meta.phase_bytes = { qkv: 0 };
       },
     ],
     [
       "the first span begins at 1 ns, not at 0",
       (f) => {
-        f.spans.begin_ns[0] = 1;
+        f.spans.gap_ns[0] = 1;
       },
     ],
     [
@@ -258,20 +440,116 @@ describe("refusals by name", () => {
       },
     ],
     [
+      "the last span ends at 1000 ns, but the token at 999 ns",
+      (f) => {
+        f.meta.token_ns = 999;
+      },
+    ],
+    [
       "the trace has no spans",
       (f) => {
         for (const column of Object.values(f.spans)) column.length = 0;
+        f.spans.counts = [0, 0];
       },
     ],
   ];
   test.each(cases)("%s", (words, change) => {
     expect(refusal(change)).toBe(words);
   });
+
+  const streamCases: [string, (file: TraceFile) => void][] = [
+    [
+      'streams has no field "bytes"',
+      (f) => {
+        Reflect.deleteProperty(f.streams, "bytes");
+      },
+    ],
+    [
+      "streams.counts has 3 values for 2 blocks",
+      (f) => {
+        f.streams.counts = [3, 1, 0];
+      },
+    ],
+    [
+      "streams.bytes has 3 values, but streams.counts adds up to 4",
+      (f) => {
+        f.streams.bytes.pop();
+      },
+    ],
+    [
+      "streams.copies[1] is 1.5, not a whole number between 0 and 4294967295",
+      (f) => {
+        f.streams.copies[1] = 1.5;
+      },
+    ],
+    [
+      "streams.phase[3] is 8, not a whole number between 0 and 7",
+      (f) => {
+        f.streams.phase[3] = 8;
+      },
+    ],
+    [
+      "stream 1 (block 0, o_proj of layer 3) names a layer, but the model has 1 layers",
+      (f) => {
+        f.streams.layer[1] = 3;
+      },
+    ],
+    [
+      "stream 1 (block 0, o_proj) lacks its layer",
+      (f) => {
+        f.streams.layer[1] = NO_LAYER;
+      },
+    ],
+    [
+      "stream 2 (block 0, lm_head of layer 0) has a layer, but its phase occurs once a step",
+      (f) => {
+        f.streams.layer[2] = 0;
+      },
+    ],
+    [
+      "stream 1 (block 0, o_proj of layer 0) has no copies",
+      (f) => {
+        f.streams.copies[1] = 0;
+      },
+    ],
+    [
+      "stream 0 (block 0, qkv of layer 0) has copies without bytes",
+      (f) => {
+        f.streams.bytes[0] = 3;
+      },
+    ],
+    [
+      "stream 2 (block 0, lm_head) begins before the stream before it",
+      (f) => {
+        f.streams.begin_ns[2] = 49;
+      },
+    ],
+    [
+      "stream 2 (block 0, lm_head) arrives after the token's end",
+      (f) => {
+        f.streams.length_ns[2] = 500;
+      },
+    ],
+    [
+      "the last span ends at 1000 ns, but the token at 999 ns",
+      (f) => {
+        f.meta.token_ns = 999;
+      },
+    ],
+  ];
+  test.each(streamCases)("%s", (words, change) => {
+    expect(refusal(change, streamed())).toBe(words);
+  });
+
+  test("a number beyond all numbers", () => {
+    const text = JSON.stringify(streamed()).replace("2.01", "1e999");
+    expect(() => traceFromJson(text)).toThrow("meta.pace.overhead_pct is Infinity, not a number");
+  });
 });
 
 test("files changed at random are read or refused, never mistaken", async () => {
   const random = seeded(11);
-  const text = JSON.stringify(small());
+  const text = JSON.stringify(streamed());
   for (let round = 0; round < 3000; round++) {
     const changed = [...bytes(text)];
     const changes = 1 + Math.floor(random() * 3);
@@ -284,7 +562,7 @@ test("files changed at random are read or refused, never mistaken", async () => 
     }
     try {
       const { spans, meta } = await traceFromFile(new Uint8Array(changed));
-      expect(Math.max(...spans.endNs)).toBe(meta.tokenNs);
+      expect(Math.max(...spans.endNs)).toBeLessThanOrEqual(meta.tokenNs);
     } catch (error) {
       if (!(error instanceof TraceError)) throw error;
     }

@@ -1,18 +1,36 @@
 // One token's trace as the page holds it: checked, in columns.
 
+import { EVENT_KINDS, type EventKind, type Phase } from "../abi";
+
 /** What the spans are of. */
 export interface Meta {
   engine: string;
   variant: string;
   device: string;
   model: string;
+  /** What names the kernels, where there are any. */
+  build: string | null;
   position: number;
   blocks: number;
   layers: number;
   tokenNs: number;
+  /** How far two blocks' times may be off, and how they were brought onto one clock. */
   clockErrorNs: number;
+  alignment: string;
   overflow: number;
+  /** The SM of each block; empty where it is not known. */
+  sms: Uint16Array;
+  /** Bytes that a phase reads in this step, all layers together; none for those left out. */
+  phaseBytes: ReadonlyMap<Phase, number>;
+  pace: Pace | null;
   generator: string;
+}
+
+/** How fast the decode loop ran, without and with recording. */
+export interface Pace {
+  headlineTokS: number;
+  instrumentedTokS: number;
+  overheadPct: number;
 }
 
 /**
@@ -29,15 +47,48 @@ export interface Spans {
   endNs: Float64Array;
 }
 
+/**
+ * The weights on their way: a stream is all that one block loads for one phase of one layer, from
+ * the first copy's issue to the last one's arrival. Block by block, each block's in order of
+ * begin. They may share time: a block loads ahead.
+ */
+export interface Streams {
+  block: Uint16Array;
+  phase: Uint8Array;
+  layer: Uint16Array;
+  copies: Uint32Array;
+  bytes: Float64Array;
+  beginNs: Float64Array;
+  endNs: Float64Array;
+  /** Latest end among the block's streams up to this one: what a search for a time goes by. */
+  reachNs: Float64Array;
+}
+
 export interface Trace {
   meta: Meta;
   spans: Spans;
   /** The spans of block b are `rowStarts[b]` up to, not including, `rowStarts[b + 1]`. */
   rowStarts: Uint32Array;
+  streams: Streams;
+  /** Likewise for the streams. */
+  streamStarts: Uint32Array;
 }
 
-/** Id of the one kind that is not a wait. */
-const WORK = 0;
+/** The kinds that are waits, in the order of their ids. */
+export const WAIT_KINDS = [
+  "wait_exchange",
+  "wait_ring_full",
+  "wait_ring_empty",
+  "wait_barrier",
+] as const satisfies readonly EventKind[];
+
+export type WaitKind = (typeof WAIT_KINDS)[number];
+
+/** Id of the one kind of span that is not a wait. */
+export const WORK = EVENT_KINDS.indexOf("work");
+export const WAIT_EXCHANGE = EVENT_KINDS.indexOf("wait_exchange");
+/** Time that nothing is known of: a gap between spans, never a span. */
+export const UNRECORDED = EVENT_KINDS.indexOf("unrecorded");
 
 export function isWait(trace: Trace, span: number): boolean {
   return at(trace.spans.kind, span) !== WORK;
@@ -56,11 +107,26 @@ export function at(column: ArrayLike<number>, row: number): number {
 
 /** Index of the first span of the block that ends after `ns`; the end of the row if none does. */
 export function firstEndingAfter(trace: Trace, block: number, ns: number): number {
-  let low = at(trace.rowStarts, block);
-  let high = at(trace.rowStarts, block + 1);
+  return firstAbove(trace.spans.endNs, trace.rowStarts, block, ns);
+}
+
+/** Index of the first stream of the block that may last beyond `ns`; the row's end if none does. */
+export function firstStreamAfter(trace: Trace, block: number, ns: number): number {
+  return firstAbove(trace.streams.reachNs, trace.streamStarts, block, ns);
+}
+
+/** The block's first row with a value above the limit, in a column that never falls in a block. */
+function firstAbove(
+  column: Float64Array,
+  starts: Uint32Array,
+  block: number,
+  limit: number,
+): number {
+  let low = at(starts, block);
+  let high = at(starts, block + 1);
   while (low < high) {
     const middle = (low + high) >> 1;
-    if (at(trace.spans.endNs, middle) > ns) high = middle;
+    if (at(column, middle) > limit) high = middle;
     else low = middle + 1;
   }
   return low;

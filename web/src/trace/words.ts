@@ -1,8 +1,9 @@
 // The trace in words: labels, the header's sentence, what a span was.
 
-import { NO_BLOCK, NO_LAYER, PHASES } from "../abi";
+import { EVENT_KINDS, NO_BLOCK, NO_LAYER, PHASES } from "../abi";
+import { firstWorkOn, streamOf } from "./streams";
 import type { Summary } from "./summary";
-import type { Meta, Trace } from "./trace";
+import type { Meta, Trace, WaitKind } from "./trace";
 import { at, durationNs, isWait } from "./trace";
 
 /** What a block is called: a thread on the CPU, a block on a GPU. */
@@ -17,6 +18,12 @@ export function blockName(meta: Meta, block: number): string {
 
 export function blockNumber(meta: Meta, block: number): string {
   return String(block).padStart(String(meta.blocks - 1).length, "0");
+}
+
+/** With the SM it ran on, where that is known. */
+export function blockOnSm(meta: Meta, block: number): string {
+  const sm = meta.sms[block];
+  return blockName(meta, block) + (sm === undefined ? "" : ` (SM\u00a0${sm})`);
 }
 
 export function microseconds(ns: number, digits = ns < 100_000 ? 2 : 1): string {
@@ -51,32 +58,138 @@ export function duration(ns: number): string {
   return ns >= 10_000_000 ? `${(ns / 1e6).toFixed(2)}\u00a0ms` : `${microseconds(ns)}\u00a0µs`;
 }
 
-/** What the trace cannot say, or nothing. */
-export function caveats(meta: Meta): string {
-  const clock = `The clock tells times apart down to ${meta.clockErrorNs}\u00a0ns.`;
-  if (meta.overflow === 0) return clock;
+/** Thousands or millions of bytes, whichever reads better. */
+export function bytes(count: number): string {
+  return count >= 10_000_000
+    ? `${megabytes(count)}\u00a0MB`
+    : `${(count / 1000).toLocaleString("en", { maximumFractionDigits: 1 })}\u00a0kB`;
+}
+
+export function megabytes(count: number): string {
+  return (count / 1e6).toLocaleString("en", {
+    minimumFractionDigits: 1,
+    maximumFractionDigits: 1,
+  });
+}
+
+/** What to know before believing a trace, in a few sentences. */
+export function caveats(meta: Meta, summary: Summary): string {
+  const unrecorded = percent(summary.unrecordedNs, summary.availableNs);
+  return [
+    lost(meta),
+    `${unrecorded} of the ${unit(meta)}s' time is not recorded.`,
+    pace(meta),
+    `Times of two ${unit(meta)}s compare to within ${meta.clockErrorNs}\u00a0ns (${meta.alignment}).`,
+    kernels(meta),
+  ]
+    .filter((sentence) => sentence !== "")
+    .join(" ");
+}
+
+function lost({ overflow }: Meta): string {
+  if (overflow === 0) return "";
   return (
-    `${meta.overflow} records did not fit in the engine's buffers, so some gaps are work or ` +
-    `waits that were lost. ${clock}`
+    `${overflow} records did not fit in the engine's buffers, so some gaps are work or ` +
+    "waits that were lost."
   );
 }
 
-/** One span in a sentence. */
-export function described(trace: Trace, span: number): string {
-  const { meta, spans } = trace;
-  const us = `${microseconds(durationNs(trace, span))}\u00a0µs`;
-  const begin = `at ${microseconds(at(spans.beginNs, span))}\u00a0µs`;
-  const step = stepName(trace, span);
-  const who = blockName(meta, at(spans.block, span));
-  if (!isWait(trace, span)) return `${who}: ${step}, worked ${us}, ${begin}`;
-  const producer = at(spans.waitsOn, span);
-  const whom = producer === NO_BLOCK ? "" : ` from ${blockName(meta, producer)}`;
-  return `${who}: waited ${us} for ${step}${whom}, ${begin}`;
+function pace({ pace }: Meta): string {
+  if (!pace) return "";
+  const { overheadPct, headlineTokS, instrumentedTokS } = pace;
+  const than = overheadPct < 0 ? "faster" : "slower";
+  const rate = (tokS: number) => tokS.toLocaleString("en", { maximumFractionDigits: 1 });
+  return (
+    `The build that records runs ${Math.abs(overheadPct).toFixed(1)}\u00a0% ${than} than the build ` +
+    `that is timed: ${rate(instrumentedTokS)} against ${rate(headlineTokS)} tokens a second.`
+  );
 }
 
-/** The span's phase, with its layer if it has one. */
-export function stepName(trace: Trace, span: number): string {
-  const phase = PHASES[at(trace.spans.phase, span)] ?? "";
-  const layer = at(trace.spans.layer, span);
+/** A hash is known by its begin. */
+const BUILD_CHARS = 12;
+
+function kernels({ build }: Meta): string {
+  return build === null ? "" : `Kernels ${build.slice(0, BUILD_CHARS)}.`;
+}
+
+/** One span in a sentence: whose, what, how long, for what and for whom. */
+export function described(trace: Trace, span: number): string {
+  const { meta, spans } = trace;
+  const begin = `at ${duration(at(spans.beginNs, span))}`;
+  const who = blockOnSm(meta, at(spans.block, span));
+  return `${who}: ${deed(trace, span)}, ${begin}${weightsOf(trace, span)}`;
+}
+
+function deed(trace: Trace, span: number): string {
+  const time = duration(durationNs(trace, span));
+  const step = stepName(trace.spans, span);
+  switch (EVENT_KINDS[at(trace.spans.kind, span)]) {
+    case "wait_exchange":
+      return `waited ${time} for ${step}, ${lastFrom(trace, span)}`;
+    case "wait_ring_full":
+      return `waited ${time} for weights of ${step}`;
+    case "wait_ring_empty":
+      return `waited ${time} for room to load weights of ${step}`;
+    case "wait_barrier":
+      return `waited ${time} for its own other warps, in ${step}`;
+    default:
+      return `${step}, worked ${time}`;
+  }
+}
+
+function lastFrom({ meta, spans }: Trace, wait: number): string {
+  const producer = at(spans.waitsOn, wait);
+  if (producer !== NO_BLOCK) return `last from ${blockOnSm(meta, producer)}`;
+  return "all there at the first look: the trip alone";
+}
+
+/** When the weights that a span of work is on were asked for, if that is known. */
+function weightsOf(trace: Trace, span: number): string {
+  const stream = isWait(trace, span) ? -1 : streamOf(trace, span);
+  if (stream < 0) return "";
+  const { beginNs, endNs } = trace.streams;
+  const [begin, end] = [duration(at(beginNs, stream)), duration(at(endNs, stream))];
+  return `; its weights were asked for at ${begin} and all there at ${end}`;
+}
+
+/** One stream of weights in a sentence. */
+export function describedStream(trace: Trace, stream: number): string {
+  const { meta, streams } = trace;
+  const [begin, end] = [at(streams.beginNs, stream), at(streams.endNs, stream)];
+  const copies = at(streams.copies, stream);
+  return (
+    `${blockOnSm(meta, at(streams.block, stream))}: weights of ${stepName(streams, stream)}, ` +
+    `${bytes(at(streams.bytes, stream))} in ${copies} ${copies === 1 ? "copy" : "copies"}, ` +
+    `on their way ${duration(end - begin)}, at ${duration(begin)}${ahead(trace, stream)}`
+  );
+}
+
+function ahead(trace: Trace, stream: number): string {
+  const work = firstWorkOn(trace, stream);
+  if (work < 0) return "";
+  const lead = at(trace.spans.beginNs, work) - at(trace.streams.beginNs, stream);
+  return lead < 0
+    ? `, ${duration(-lead)} after the work on them began`
+    : `, ${duration(lead)} ahead of the work on them`;
+}
+
+/** A span's or a stream's phase, with its layer if it has one. */
+export function stepName(table: { phase: Uint8Array; layer: Uint16Array }, row: number): string {
+  const phase = PHASES[at(table.phase, row)] ?? "";
+  const layer = at(table.layer, row);
   return layer === NO_LAYER ? phase : `${phase} of layer ${layer}`;
+}
+
+/** What each kind of wait waits for. */
+export function waitMeaning(meta: Meta, kind: WaitKind): string {
+  switch (kind) {
+    case "wait_exchange":
+      return `another ${unit(meta)}'s values`;
+    case "wait_ring_full":
+      return "weights";
+    case "wait_ring_empty":
+      return "room to load weights";
+    case "wait_barrier":
+      return `the ${unit(meta)}'s own warps`;
+  }
 }

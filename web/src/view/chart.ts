@@ -3,14 +3,15 @@
 import { paintAxis } from "../paint/axis";
 import { prepared } from "../paint/canvas";
 import type { Theme } from "../paint/palette";
+import { Raster } from "../paint/raster";
 import { paintRows } from "../paint/rows";
 import type { Scene } from "../paint/scene";
 import { layerBegins } from "../trace/axis";
 import { stepped, steppedToWait } from "../trace/focus";
-import { rowsFor, spanAt } from "../trace/layout";
+import { type Rows, rowsFor, spanAt, streamAt } from "../trace/layout";
 import { at, type Trace } from "../trace/trace";
 import { fitted, panned, revealed, whole, zoomed } from "../trace/viewport";
-import { described } from "../trace/words";
+import { described, describedStream } from "../trace/words";
 import { listen, type Point } from "./gestures";
 import type { Command } from "./keys";
 
@@ -30,6 +31,9 @@ const HINT = "Point at a span, tap it, or step through them with the arrow keys.
 export class Chart {
   private scene: Scene | null = null;
   private pending = false;
+  /** Whether the streams of weights are shown, where there are any. */
+  private streams = false;
+  private readonly raster = new Raster();
   /** Where keys zoom: under the mouse while it is over the chart. */
   private pointerX: number | null = null;
 
@@ -54,9 +58,10 @@ export class Chart {
 
   /** Shows another trace, whole. */
   show(trace: Trace): void {
-    const rows = rowsFor(this.parts.rows.clientWidth, trace.meta.blocks);
+    const rows = this.rowsOf(trace);
     const view = whole(trace.meta.tokenNs, rows.plotWidth);
-    this.scene = { trace, layers: layerBegins(trace), view, rows, hovered: -1, focused: -1 };
+    const layers = layerBegins(trace);
+    this.scene = { trace, layers, view, rows, hovered: -1, pointedStream: -1, focused: -1 };
     this.parts.rows.style.height = `${rows.height}px`;
     this.announce();
     this.invalidate();
@@ -65,6 +70,13 @@ export class Chart {
   setTheme(theme: Theme): void {
     this.theme = theme;
     this.invalidate();
+  }
+
+  /** Shows the streams below each row, or hides them. */
+  setStreams(shown: boolean): void {
+    this.streams = shown;
+    this.pointAtStream(-1);
+    this.resize();
   }
 
   /** Does what a key or a button asks for. */
@@ -84,6 +96,11 @@ export class Chart {
       const from = scene.focused < 0 ? this.firstInView() : scene.focused;
       this.focusOn(steppedToWait(scene.trace, from, command.direction));
     }
+  }
+
+  private rowsOf({ meta, streams }: Trace): Rows {
+    const withStrips = this.streams && streams.block.length > 0;
+    return rowsFor(this.parts.rows.clientWidth, meta.blocks, withStrips);
   }
 
   private gutter(): number {
@@ -122,17 +139,33 @@ export class Chart {
     this.pointerX = point && point.x - this.gutter();
     this.update((scene) => {
       scene.hovered = point ? this.spanAt(scene, point) : -1;
+      scene.pointedStream = point ? this.streamAt(scene, point) : -1;
     });
     this.announce();
   }
 
   private pick(point: Point): void {
     const { scene } = this;
-    if (scene) this.focusOn(this.spanAt(scene, point));
+    if (!scene) return;
+    const stream = this.streamAt(scene, point);
+    if (stream < 0) this.focusOn(this.spanAt(scene, point));
+    else this.pointAtStream(stream);
   }
 
   private spanAt({ trace, view, rows }: Scene, { x, y }: Point): number {
     return spanAt(trace, view, rows, x - rows.gutter, y);
+  }
+
+  private pointAtStream(stream: number): void {
+    this.update((scene) => {
+      scene.hovered = -1;
+      scene.pointedStream = stream;
+    });
+    this.announce();
+  }
+
+  private streamAt({ trace, view, rows }: Scene, { x, y }: Point): number {
+    return streamAt(trace, view, rows, x - rows.gutter, y);
   }
 
   /** Focus by keyboard must be seen somewhere at once. */
@@ -157,6 +190,7 @@ export class Chart {
     this.update((scene) => {
       scene.focused = span;
       scene.hovered = -1;
+      scene.pointedStream = -1;
       if (span < 0) return;
       const { beginNs, endNs } = scene.trace.spans;
       const { tokenNs } = scene.trace.meta;
@@ -179,15 +213,15 @@ export class Chart {
   private announce(): void {
     const { scene } = this;
     if (!scene) return;
-    const span = scene.hovered >= 0 ? scene.hovered : scene.focused;
-    const words = span < 0 ? HINT : described(scene.trace, span);
+    const words = wordsOf(scene);
     if (this.parts.details.textContent !== words) this.parts.details.textContent = words;
   }
 
   private resize(): void {
     this.update((scene) => {
-      scene.rows = rowsFor(this.parts.rows.clientWidth, scene.rows.count);
+      scene.rows = this.rowsOf(scene.trace);
       scene.view = { ...scene.view, width: scene.rows.plotWidth };
+      this.parts.rows.style.height = `${scene.rows.height}px`;
     });
   }
 
@@ -213,7 +247,13 @@ export class Chart {
     const width = scene.rows.gutter + scene.rows.plotWidth;
     const rows = prepared(parts.rows, width, scene.rows.height);
     const axis = prepared(parts.axis, width, AXIS_HEIGHT);
-    if (rows) paintRows(rows, scene, theme);
+    if (rows) paintRows(rows, this.raster, scene, theme);
     if (axis) paintAxis(axis, scene, theme, AXIS_HEIGHT);
   }
+}
+
+function wordsOf({ trace, hovered, pointedStream, focused }: Scene): string {
+  if (pointedStream >= 0) return describedStream(trace, pointedStream);
+  const span = hovered >= 0 ? hovered : focused;
+  return span < 0 ? HINT : described(trace, span);
 }

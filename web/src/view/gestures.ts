@@ -29,7 +29,10 @@ export function listen(canvas: HTMLElement, handlers: GestureHandlers): void {
   canvas.addEventListener("pointermove", (event) => pointers.move(event));
   canvas.addEventListener("pointerup", (event) => pointers.up(event));
   canvas.addEventListener("pointercancel", (event) => pointers.cancel(event));
-  canvas.addEventListener("pointerleave", () => handlers.hover(null));
+  // A finger leaves whenever it is lifted; what it tapped stays.
+  canvas.addEventListener("pointerleave", ({ pointerType }) => {
+    if (pointerType === "mouse") handlers.hover(null);
+  });
   canvas.addEventListener("dblclick", () => handlers.fit());
   canvas.addEventListener("wheel", (event) => wheel(event, canvas, handlers), { passive: false });
 }

@@ -8,6 +8,7 @@ test("letters work whatever has the focus, and with caps lock", () => {
   expect(commandFor(press("w"), false)).toMatchObject({ do: "zoom" });
   expect(commandFor(press("W"), true)).toMatchObject({ do: "zoom" });
   expect(commandFor(press("d"), false)).toMatchObject({ do: "pan" });
+  expect(commandFor(press("p"), false)).toEqual({ do: "streams" });
   expect(commandFor(press("?"), false)).toEqual({ do: "help" });
 });
 

@@ -8,7 +8,7 @@ export type Command =
   | { do: "pan"; share: number }
   | { do: "step"; step: Step }
   | { do: "wait"; direction: 1 | -1 }
-  | { do: "fit" | "fit-span" | "help" | "escape" };
+  | { do: "fit" | "fit-span" | "streams" | "help" | "escape" };
 
 /** A step of a zoom key, and the share of the view that a pan key moves by. */
 const ZOOM = 1.5;
@@ -30,6 +30,7 @@ const BINDINGS: Binding[] = [
   { keys: ["f"], command: { do: "fit-span" } },
   { keys: ["."], command: { do: "wait", direction: 1 } },
   { keys: [","], command: { do: "wait", direction: -1 } },
+  { keys: ["p"], command: { do: "streams" } },
   { keys: ["?"], command: { do: "help" } },
   { keys: ["escape"], command: { do: "escape" } },
   { keys: ["arrowleft"], command: { do: "step", step: "previous" }, inChart: true },
@@ -50,6 +51,7 @@ export const KEY_LIST: [keys: string[], meaning: string][] = [
   [["Home", "End"], "first, last span of the row"],
   [[",", "."], "wait before, after"],
   [["F"], "zoom to the span"],
+  [["P"], "prefetch: show the weights on their way below each row, or hide them"],
   [["Esc"], "let go of the span; close this list"],
   [["?"], "this list"],
   [["Ctrl", "wheel"], "zoom at the pointer (Cmd on a Mac, or pinch)"],

@@ -1,10 +1,13 @@
-// What the colours and the hatch mean, in words.
+// What the colours and the patterns mean, in words.
 
-import { PHASES, type Phase } from "../abi";
-import { hatch, prepared } from "../paint/canvas";
+import type { Phase } from "../abi";
+import { pixelRatio, prepared } from "../paint/canvas";
+import { plain, waitInk } from "../paint/inks";
 import type { Theme } from "../paint/palette";
-import type { Meta } from "../trace/trace";
-import { unit } from "../trace/words";
+import { type Ink, Raster } from "../paint/raster";
+import type { Summary } from "../trace/summary";
+import type { Meta, WaitKind } from "../trace/trace";
+import { waitMeaning } from "../trace/words";
 
 const MEANINGS: Record<Phase, string> = {
   embed: "token to residual stream",
@@ -17,28 +20,55 @@ const MEANINGS: Record<Phase, string> = {
   argmax: "largest logit",
 };
 
+const PATTERN_NAMES: Record<WaitKind, string> = {
+  wait_exchange: "hatched",
+  wait_ring_full: "upright lines",
+  wait_ring_empty: "hatched downwards",
+  wait_barrier: "checked",
+};
+
 const SWATCH = { width: 28, height: 16 };
 
-/** Fills the list; again after the theme changed. */
-export function showLegend(list: HTMLElement, meta: Meta, shown: Phase[], theme: Theme): void {
-  const phases = PHASES.filter((phase) => shown.includes(phase));
-  list.replaceChildren(
-    ...phases.map((phase) => item(`${phase}: ${MEANINGS[phase]}`, () => theme.phases[phase])),
-    item(`hatched: waiting for another ${unit(meta)}'s values`, (context) => hatch(context, theme)),
-    item("empty: nothing recorded", () => theme.surface),
-  );
+/** Fills the list with what occurs in the trace; again after the theme changed. */
+export function showLegend(list: HTMLElement, meta: Meta, summary: Summary, theme: Theme): void {
+  const ratio = pixelRatio();
+  const surface = plain(theme.surface);
+  const one = (words: string, ink: Ink) =>
+    item(words, (raster) => raster.rect(ink, 0, 0, SWATCH.width * ratio, SWATCH.height * ratio));
+  const entries = [
+    ...summary.phases.map(({ phase }) =>
+      one(`${phase}: ${MEANINGS[phase]}`, plain(theme.phases[phase])),
+    ),
+    ...summary.kinds.map(({ kind }) =>
+      one(
+        `${PATTERN_NAMES[kind]}: waiting for ${waitMeaning(meta, kind)}`,
+        waitInk(theme, kind, ratio),
+      ),
+    ),
+    one("empty: nothing recorded", surface),
+  ];
+  const [first, second] = summary.streams.slice(-2).map(({ phase }) => plain(theme.phases[phase]));
+  if (first) {
+    entries.push(
+      item("strips below the rows, with P: weights on their way", (raster) => {
+        raster.clear(surface);
+        raster.rect(first, 0, 4 * ratio, 18 * ratio, 7 * ratio);
+        raster.rect(second ?? first, 10 * ratio, 9 * ratio, 28 * ratio, 12 * ratio);
+      }),
+    );
+  }
+  list.replaceChildren(...entries);
 }
 
-function item(
-  words: string,
-  fill: (context: CanvasRenderingContext2D) => CanvasPattern | string,
-): HTMLLIElement {
+function item(words: string, fill: (raster: Raster) => void): HTMLLIElement {
   const swatch = document.createElement("canvas");
   swatch.setAttribute("aria-hidden", "true");
   const context = prepared(swatch, SWATCH.width, SWATCH.height);
   if (context) {
-    context.fillStyle = fill(context);
-    context.fillRect(0, 0, SWATCH.width, SWATCH.height);
+    const raster = new Raster();
+    raster.resize(swatch.width, swatch.height);
+    fill(raster);
+    raster.paint(context, 0, 0);
   }
   const entry = document.createElement("li");
   entry.append(swatch, words);

@@ -1,9 +1,17 @@
 // The numbers behind the chart, for everybody and for those who cannot see it.
 
 import { NO_BLOCK } from "../abi";
-import type { Summary } from "../trace/summary";
+import type { StreamTime, Summary } from "../trace/summary";
 import type { Meta } from "../trace/trace";
-import { blockName, microseconds, percent, unit } from "../trace/words";
+import {
+  blockOnSm,
+  duration,
+  megabytes,
+  microseconds,
+  percent,
+  unit,
+  waitMeaning,
+} from "../trace/words";
 
 /** Rows of waits shown; the rest is one row. */
 const WAIT_ROWS = 12;
@@ -17,7 +25,12 @@ function formatFor(meta: Meta): (ns: number) => string {
 }
 
 export function showTables(section: HTMLElement, meta: Meta, summary: Summary): void {
-  section.replaceChildren(phases(meta, summary), ...waits(meta, summary));
+  section.replaceChildren(
+    phases(meta, summary),
+    ...kinds(meta, summary),
+    ...waits(meta, summary),
+    ...streams(meta, summary),
+  );
   section.hidden = false;
 }
 
@@ -25,19 +38,55 @@ function phases(meta: Meta, summary: Summary): HTMLElement {
   const us = formatFor(meta);
   const most = `max ${unit(meta)}`;
   const share = (ns: number) => percent(ns, summary.availableNs);
-  const rows = summary.phases.map(({ phase, workNs, workMaxNs, waitNs, waitMaxNs }) => [
-    phase,
-    ...[workNs, workMaxNs, waitNs, waitMaxNs].map(us),
-    share(waitNs),
-  ]);
+  const read = [...meta.phaseBytes.values()].reduce((sum, count) => sum + count, 0);
+  // Where nothing is said of bytes, there is no column for them.
+  const withBytes = (cells: string[], bytes: string) => (read > 0 ? [...cells, bytes] : cells);
+  const rows = summary.phases.map(({ phase, workNs, workMaxNs, waitNs, waitMaxNs }) => {
+    const bytes = meta.phaseBytes.get(phase);
+    const times = [workNs, workMaxNs, waitNs, waitMaxNs].map(us);
+    return withBytes([phase, ...times, share(waitNs)], bytes ? megabytes(bytes) : "");
+  });
   const { workNs, waitNs } = summary;
   const total = ["together", us(workNs), "", us(waitNs), "", share(waitNs)];
   const caption =
-    `All ${unit(meta)}s together, and the most of any one ${unit(meta)}. A wait counts for the phase whose values were waited for. ` +
+    `All ${unit(meta)}s together, and the most of any one ${unit(meta)}. A wait counts for the phase whose values or weights were waited for. ` +
     `Work is ${share(workNs)} of the ${unit(meta)}s' time, waits ${share(waitNs)}, ` +
-    `and ${share(summary.unrecordedNs)} is not recorded.`;
+    `and ${share(summary.unrecordedNs)} is not recorded.${rate(meta, read)}`;
   const head = ["phase", "work µs", most, "wait µs", most, "wait share"];
-  return titled("Time by phase", table(caption, head, [...rows, total]));
+  return titled(
+    "Time by phase",
+    table(caption, withBytes(head, "read MB"), [...rows, withBytes(total, megabytes(read))]),
+  );
+}
+
+/** Bytes over the whole token: a rate that needs no explanation. */
+function rate(meta: Meta, bytes: number): string {
+  if (bytes === 0 || meta.tokenNs === 0) return "";
+  const gbPerS = (bytes / meta.tokenNs).toLocaleString("en", { maximumFractionDigits: 1 });
+  return ` ${megabytes(bytes)}\u00a0MB in ${duration(meta.tokenNs)} are ${gbPerS}\u00a0GB/s.`;
+}
+
+function kinds(meta: Meta, summary: Summary): HTMLElement[] {
+  if (summary.kinds.length === 0) return [];
+  const us = formatFor(meta);
+  const share = (ns: number) => percent(ns, summary.availableNs);
+  const rows = summary.kinds.map(({ kind, waits, totalNs, longestNs }) => [
+    waitMeaning(meta, kind),
+    waits.toLocaleString("en"),
+    us(totalNs),
+    us(longestNs),
+    share(totalNs),
+  ]);
+  const lost = ["not recorded", "", us(summary.unrecordedNs), "", share(summary.unrecordedNs)];
+  const handOff = percent(summary.handOffNs, summary.layersNs);
+  const layers = `the layers' time, from the first qkv to the last down`;
+  const caption =
+    `All ${unit(meta)}s together.` +
+    (summary.layersNs > 0
+      ? ` Waits for another ${unit(meta)}'s values, the hand-offs, are ${handOff} of ${layers}.`
+      : "");
+  const head = ["waits for", "waits", "together µs", "longest µs", "share"];
+  return [titled("What was waited for", table(caption, head, [...rows, lost]))];
 }
 
 function waits(meta: Meta, summary: Summary): HTMLElement[] {
@@ -47,9 +96,9 @@ function waits(meta: Meta, summary: Summary): HTMLElement[] {
     .slice(0, WAIT_ROWS)
     .map((wait) => [
       wait.producer === NO_BLOCK
-        ? wait.phase
-        : `${wait.phase} from ${blockName(meta, wait.producer)}`,
-      String(wait.waits),
+        ? `${wait.phase}, there at the first look`
+        : `${wait.phase} from ${blockOnSm(meta, wait.producer)}`,
+      wait.waits.toLocaleString("en"),
       us(wait.totalNs),
       us(wait.longestNs),
     ]);
@@ -59,6 +108,29 @@ function waits(meta: Meta, summary: Summary): HTMLElement[] {
   const caption = `Named after the ${unit(meta)} whose value arrived last; costliest first.`;
   const head = ["waits for", "waits", "together µs", "longest µs"];
   return [titled("Who was waited for", table(caption, head, shown))];
+}
+
+function streams(meta: Meta, summary: Summary): HTMLElement[] {
+  if (summary.streams.length === 0) return [];
+  const us = formatFor(meta);
+  const rows = summary.streams.map((time) => [
+    time.phase,
+    time.streams.toLocaleString("en"),
+    time.copies.toLocaleString("en"),
+    megabytes(time.bytes),
+    us(time.flightNs / time.streams),
+    lead(time, us),
+  ]);
+  const caption =
+    `A stream is what one ${unit(meta)} loads for one phase of one layer. On its way: from its ` +
+    "first copy's issue to its last one's arrival. Ahead: from that issue to the first work on it. " +
+    "Both are means.";
+  const head = ["weights of", "streams", "copies", "MB", "on its way µs", "ahead µs"];
+  return [titled("Weights on their way", table(caption, head, rows))];
+}
+
+function lead({ used, leadNs }: StreamTime, us: (ns: number) => string): string {
+  return used === 0 ? "" : us(leadNs / used);
 }
 
 function titled(title: string, content: HTMLElement): HTMLElement {

@@ -7,11 +7,12 @@ import axe from "axe-core";
 import type { Browser, BrowserContextOptions, CDPSession, Page } from "playwright-core";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { DARK, LIGHT, type Theme } from "../../src/paint/palette";
-import { CPU, CUDA, gzipped, traceFile } from "../fixture";
+import { CPU, gzipped, traceFile } from "../fixture";
+import { gpuTraceFile } from "../gpu";
 import { launch, type Served, serve } from "./serve";
 
 const CPU_FILE = gzipped(traceFile(CPU));
-const CUDA_FILE = gzipped(traceFile(CUDA));
+const GPU_FILE = gzipped(gpuTraceFile());
 
 let served: Served;
 let browser: Browser;
@@ -116,14 +117,36 @@ describe.each(THEMES)("%s theme", (colorScheme, theme) => {
     await page.keyboard.press(".");
     await page.keyboard.press("f");
     await painted();
-    expect(await pixels(theme.wait)).toBeGreaterThan(1000);
-    expect(await pixels(theme.waitGround)).toBeGreaterThan(1000);
+    expect(await pixels(theme.waits.wait_exchange.line)).toBeGreaterThan(1000);
+    expect(await pixels(theme.waits.wait_exchange.ground)).toBeGreaterThan(1000);
+  });
+
+  test("each kind of wait is painted in its own colours", async () => {
+    await served.setTrace(GPU_FILE);
+    await open({ colorScheme });
+    // The begin of the token, where no weights are there yet.
+    const box = await rowsBox();
+    await page.mouse.move(box.x + 85, box.y + 20);
+    for (let zoom = 0; zoom < 8; zoom++) await page.keyboard.press("w");
+    await painted();
+    for (const kind of ["wait_exchange", "wait_ring_full", "wait_barrier"] as const) {
+      expect(await pixels(theme.waits[kind].line), kind).toBeGreaterThan(300);
+      expect(await pixels(theme.waits[kind].ground), kind).toBeGreaterThan(300);
+    }
   });
 
   test("nothing stands in the way of assistive technology", async () => {
     await open({ colorScheme });
     expect(await violations()).toEqual([]);
     await page.keyboard.press("?");
+    expect(await violations()).toEqual([]);
+    await page.keyboard.press("Escape");
+    await page.locator("#file").setInputFiles({
+      name: "gpu.json.gz",
+      mimeType: "",
+      buffer: GPU_FILE,
+    });
+    await page.locator("#streams").click();
     expect(await violations()).toEqual([]);
   });
 });
@@ -143,10 +166,34 @@ test("words and numbers: headline, legend, tables", async () => {
   expect(headline).toMatch(/2 threads spent \d+\.\d.% of that time waiting\.$/);
   const legend = await page.locator("#legend").textContent();
   expect(legend).toContain("hatched: waiting for another thread's values");
+  expect(legend).not.toContain("weights");
   const phases = page.locator("#tables table").first();
   expect(await phases.locator("tbody tr").count()).toBe(9);
   expect(await phases.textContent()).toContain("gate_up");
-  expect(await page.locator("#tables table").nth(1).textContent()).toMatch(/\w+ from thread [01]/);
+  expect(await page.locator("#tables table").nth(2).textContent()).toMatch(/\w+ from thread [01]/);
+  expect(await page.locator("#tables table").count()).toBe(3);
+  expect(await page.locator("#streams").isVisible()).toBe(false);
+});
+
+test("words and numbers of a GPU's trace: waits by kind, hand-offs, overhead, streams", async () => {
+  await served.setTrace(GPU_FILE);
+  await open();
+  const said = async (selector: string, nth = 0) =>
+    ((await page.locator(selector).nth(nth).textContent()) ?? "").replaceAll("\u00a0", " ");
+  expect(await said("#caveats")).toMatch(/^[\d.]+ % of the blocks' time is not recorded\./);
+  expect(await said("#caveats")).toContain("runs 1.9 % slower than the build that is timed");
+  const legend = await said("#legend");
+  expect(legend).toContain("hatched: waiting for another block's values");
+  expect(legend).toContain("upright lines: waiting for weights");
+  expect(legend).toContain("checked: waiting for the block's own warps");
+  expect(await said("#tables table", 0)).toMatch(/[\d,.]+ MB in [\d.]+ µs are [\d,.]+ GB\/s\./);
+  const kinds = await said("#tables table", 1);
+  expect(kinds).toMatch(/the hand-offs, are \d+\.\d % of the layers' time, from/);
+  for (const row of ["another block's values", "weights", "own warps", "not recorded"]) {
+    expect(kinds).toContain(row);
+  }
+  expect(await said("#tables table", 2)).toMatch(/\w+ from block \d{3} \(SM \d+\)/);
+  expect(await said("#tables table", 3)).toMatch(/gate_up[\d,]+22,176/);
 });
 
 describe("pointer", () => {
@@ -231,6 +278,59 @@ describe("pointer", () => {
   });
 });
 
+describe("weights on their way", () => {
+  /** Below the bars of block 20's row. */
+  const inStrip = async () => {
+    const box = await rowsBox();
+    return { x: box.x + 0.5 * box.width, y: box.y + 20 * 10 + 6 };
+  };
+
+  test("a strip below each row, shown by button or key, says what is loaded", async () => {
+    await served.setTrace(GPU_FILE);
+    await open();
+    const [before, height] = [await picture(), (await rowsBox()).height];
+    const button = page.locator("#streams");
+    await button.click();
+    await painted();
+    expect(await button.getAttribute("aria-pressed")).toBe("true");
+    expect((await rowsBox()).height).toBe(132 * 10);
+    expect(await picture()).not.toBe(before);
+    const { x, y } = await inStrip();
+    await page.mouse.move(x, y);
+    expect(await details()).toMatch(
+      /^block 020 \(SM 40\): weights of \w+ of layer \d+, [\d.]+ kB in \d copies, on their way [\d.]+ µs, at [\d.]+ µs, [\d.]+ µs ahead of the work on them$/,
+    );
+    await page.mouse.move(x, y - 4);
+    expect(await details()).not.toContain("weights of");
+    await page.mouse.move(5, 5);
+    await page.keyboard.press("p");
+    await painted();
+    expect(await button.getAttribute("aria-pressed")).toBe("false");
+    expect((await rowsBox()).height).toBe(height);
+    expect(await picture()).toBe(before);
+  });
+
+  test("a tap on the strip says so too", async () => {
+    await served.setTrace(GPU_FILE);
+    await open({ hasTouch: true });
+    await page.keyboard.press("p");
+    await painted();
+    const { x, y } = await inStrip();
+    await page.touchscreen.tap(x, y);
+    expect(await details()).toMatch(/^block 020 .*: weights of /);
+    await page.keyboard.press("p");
+    expect(await details()).toMatch(/^Point at a span/);
+  });
+
+  test("the key does nothing where there are no streams", async () => {
+    await open();
+    const before = await picture();
+    await page.keyboard.press("p");
+    await painted();
+    expect(await picture()).toBe(before);
+  });
+});
+
 type Places = [x: number, y: number][];
 
 /** Fingers go down, move in a few steps, and go up. */
@@ -275,7 +375,7 @@ describe("keyboard", () => {
     await page.locator("#stage").focus();
     for (let wait = 0; wait < 3; wait++) await page.keyboard.press(".");
     expect(await details()).toMatch(
-      /^thread 0: waited [\d.]+ µs for \w+( of layer \d+)? from thread 1, at [\d.]+ µs$/,
+      /^thread 0: waited [\d.]+ µs for \w+( of layer \d+)?, last from thread 1, at [\d.]+ µs$/,
     );
   });
 
@@ -334,6 +434,7 @@ describe("files", () => {
   test.each([
     ["not a trace", gzipSync("<html></html>"), "neither gzip nor JSON"],
     ["another version", gzipSync('{"schema":"monolith-trace/9"}'), "monolith-trace/9"],
+    ["the version before", gzipSync('{"schema":"monolith-trace/1"}'), "record the token again"],
     ["cut short", gzipSync('{"schema":"monolith-tr'), "cut short or damaged"],
   ])("a corrupt trace is refused by name: %s", async (_, bytes, words) => {
     await served.setTrace(bytes);
@@ -367,26 +468,26 @@ describe("files", () => {
         dataTransfer.items.add(new File([new Uint8Array(bytes)], "gpu.json.gz"));
         document.body.dispatchEvent(new DragEvent("drop", { dataTransfer, bubbles: true }));
       },
-      [...CUDA_FILE],
+      [...GPU_FILE],
     );
     await expect.poll(() => page.locator("#headline").textContent()).toContain("cuda engine");
     expect(await page.locator("#message").isVisible()).toBe(false);
   });
 });
 
-test("170 blocks, 28 layers, some 50,000 spans", async () => {
-  await served.setTrace(CUDA_FILE);
+test("132 blocks, 28 layers, some 140,000 spans: all rows in one window", async () => {
+  await served.setTrace(GPU_FILE);
   await open();
   expect(await pixels(LIGHT.phases.gate_up)).toBeGreaterThan(10_000);
-  expect(await pixels(LIGHT.wait)).toBeGreaterThan(10_000);
+  expect(await pixels(LIGHT.waits.wait_exchange.line)).toBeGreaterThan(10_000);
   const box = await rowsBox();
-  expect(box.height).toBe(170 * 8);
+  expect(box.height).toBe(132 * 5);
   await page.locator("#stage").focus();
   await page.keyboard.press("End");
   for (let row = 0; row < 120; row++) await page.keyboard.press("ArrowDown");
-  expect(await details()).toMatch(/^block 120: /);
+  expect(await details()).toMatch(/^block 120 /);
   // The row was scrolled into view, and the axis stays at the top.
-  const top = (await rowsBox()).y + 120 * 8;
+  const top = (await rowsBox()).y + 120 * 5;
   expect(top).toBeGreaterThan(60);
   expect(top).toBeLessThan(800);
   expect((await page.locator("#axis").boundingBox())?.y).toBeLessThan(100);
@@ -395,6 +496,9 @@ test("170 blocks, 28 layers, some 50,000 spans", async () => {
 test.each([320, 390, 768])("nothing is wider than a window of %i px", async (width) => {
   await open({ viewport: { width, height: 800 } });
   const widest = () => page.evaluate(() => document.documentElement.scrollWidth);
+  expect(await widest()).toBe(width);
+  await page.locator("#file").setInputFiles({ name: "g", mimeType: "", buffer: GPU_FILE });
+  await page.locator("#streams").click();
   expect(await widest()).toBe(width);
   await page.keyboard.press("?");
   expect(await widest()).toBe(width);

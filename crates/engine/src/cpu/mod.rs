@@ -7,6 +7,7 @@
 
 mod attention;
 mod matvec;
+mod record;
 
 pub mod simd;
 mod step;
@@ -17,10 +18,11 @@ pub use team::Planted;
 use crate::{Engine, EngineError, EngineInfo};
 use monolith_abi::EventKind;
 use monolith_abi::Phase;
-use monolith_abi::dump::{Dump, NO_BLOCK, NO_LAYER, Record};
+use monolith_abi::dump::{Dump, NO_BLOCK, NO_LAYER};
 use monolith_handoff::Exchange;
 use monolith_model::Config;
 use monolith_pack::Pack;
+use record::{SpanRecord, blocks_from};
 use simd::Simd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -91,7 +93,7 @@ impl CpuEngine {
         let mut engine = CpuEngine {
             info: EngineInfo {
                 engine: "cpu",
-                variant: format!("bf16-cpu-{}", options.simd.name()),
+                variant: format!("{}-cpu-{}", shared.formats().name(), options.simd.name()),
                 device: device_name(),
                 blocks: options.threads,
                 context,
@@ -183,7 +185,15 @@ impl CpuEngine {
             None => (EventKind::Work, Phase::Argmax, NO_BLOCK),
         };
         let (end_ns, layer) = (self.shared.now_ns(), NO_LAYER);
-        self.own.records.push(Record { begin_ns, end_ns, layer, block: 0, waits_on, phase, kind });
+        self.own.records.push(SpanRecord {
+            begin_ns,
+            end_ns,
+            layer,
+            block: 0,
+            waits_on,
+            phase,
+            kind,
+        });
     }
 
     /// The first failure of the team, in words.
@@ -227,18 +237,19 @@ impl Engine for CpuEngine {
     fn step_recorded(&mut self, token: u32, position: usize) -> Result<(u32, Dump), EngineError> {
         let next = self.run_step(token, position, true)?;
         self.shared.hand_in(&mut self.own.records);
-        let mut records = self.shared.collect();
-        records.sort_by_key(|record| (record.block, record.begin_ns));
         let dump = Dump {
             engine: self.info.engine.into(),
             variant: self.info.variant.clone(),
             device: self.info.device.clone(),
-            blocks: self.info.blocks as u16,
+            model: self.shared.pack.source().model.clone(),
+            build: String::new(),
             layers: self.config().layers as u16,
             position: position as u32,
-            clock_error_ns: clock_error_ns(),
-            overflow: 0,
-            records,
+            clock_hz: 1_000_000_000,
+            global_step_ns: clock_step_ns(),
+            phase_bytes: crate::bytes::by_phase(self.shared.pack.header(), position),
+            pace: None,
+            blocks: blocks_from(self.shared.collect(), self.info.blocks),
         };
         Ok((next, dump))
     }
@@ -290,7 +301,7 @@ pub fn device_name() -> String {
 }
 
 /// The smallest step that the clock was seen to take.
-fn clock_error_ns() -> u64 {
+fn clock_step_ns() -> u64 {
     let begin = std::time::Instant::now();
     let steps = (0..64).map(|_| {
         loop {

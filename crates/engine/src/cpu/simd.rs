@@ -130,6 +130,54 @@ pub(crate) fn add_pairs<S: Registers, const R: usize>(
     }
 }
 
+/// Of an E4M3 code's seven low bits: the value of exponent field 0 if there were no subnormals.
+const FP8_FIRST: f32 = 1.0 / 128.0;
+/// What the exponent field of an f32 has more than that of an E4M3.
+const FP8_BIAS: u32 = 120 << 23;
+/// The bits of 2^23: a small whole number in the low bits of it is added to it.
+const WHOLE: u32 = 0x4b00_0000;
+const WHOLE_VALUE: f32 = 8_388_608.0;
+
+/// Adds the four E4M3 codes of 16 words, each times its column's values, to 16 sums.
+#[inline(always)]
+pub(crate) fn add_codes<S: Registers, const R: usize>(
+    simd: S,
+    sums: &mut Sums<S, R>,
+    words: &Words,
+    x: &[[S::f32s; R]; 4],
+) {
+    let (words, _) = S::as_simd_u32s(words);
+    for at in 0..R {
+        let mut sum = sums[at];
+        for (byte, x) in x.iter().enumerate() {
+            sum = simd.mul_add_e_f32s(code(simd, words[at], 8 * byte as u32), x[at], sum);
+        }
+        sums[at] = sum;
+    }
+}
+
+/// The values of the codes that begin at this bit of each word. Exact.
+#[inline(always)]
+fn code<S: Registers>(simd: S, words: S::u32s, bit: u32) -> S::f32s {
+    let bits = simd.wrapping_dyn_shr_u32s(words, simd.splat_u32s(bit));
+    let sign = simd.wrapping_dyn_shl_u32s(bits, simd.splat_u32s(24));
+    let sign = simd.and_u32s(sign, simd.splat_u32s(0x8000_0000));
+    let low = simd.and_u32s(bits, simd.splat_u32s(0x7f));
+    let field = simd.wrapping_dyn_shl_u32s(low, simd.splat_u32s(20));
+    let normal = simd.transmute_f32s_u32s(simd.add_u32s(field, simd.splat_u32s(FP8_BIAS)));
+    // A subnormal m stands for m / 512, and the line above has 1/128 + m/1024 for it: what it has
+    // too much is 1/128 - m/1024, which is 0 or less for every other code. Through no f32 that is
+    // subnormal itself: those are slow.
+    let whole = simd.transmute_f32s_u32s(simd.or_u32s(low, simd.splat_u32s(WHOLE)));
+    let excess = simd.mul_add_e_f32s(
+        whole,
+        simd.splat_f32s(-1.0 / 1024.0),
+        simd.splat_f32s(FP8_FIRST + WHOLE_VALUE / 1024.0),
+    );
+    let value = simd.sub_f32s(normal, simd.max_f32s(excess, simd.splat_f32s(0.0)));
+    simd.transmute_f32s_u32s(simd.or_u32s(simd.transmute_u32s_f32s(value), sign))
+}
+
 /// 16 values into registers.
 #[inline(always)]
 pub(crate) fn load<S: Registers, const R: usize>(values: &[f32; LANES]) -> [S::f32s; R] {
@@ -145,6 +193,7 @@ pub(crate) fn store<S: Registers, const R: usize>(values: &mut [f32; LANES], fro
 }
 
 /// The f32 of a bf16's bits (exact).
+#[cfg(test)]
 #[inline(always)]
 pub(crate) fn widen(bits: u16) -> f32 {
     f32::from_bits(u32::from(bits) << 16)
@@ -232,6 +281,38 @@ mod tests {
         fn run<S: Registers, const R: usize>(self, simd: S) {
             let x = load::<S, R>(self.0);
             store::<S, R>(self.0, x.map(|x| exp_nonpositive(simd, x)));
+        }
+    }
+
+    struct Codes<'a>(&'a Words, &'a mut [f32; LANES], u32);
+
+    impl Kernel for Codes<'_> {
+        #[inline(always)]
+        fn run<S: Registers, const R: usize>(self, simd: S) {
+            let (words, _) = S::as_simd_u32s(self.0);
+            store::<S, R>(self.1, std::array::from_fn(|at| code(simd, words[at], self.2)));
+        }
+    }
+
+    #[test]
+    fn every_code_has_its_value_at_every_level_and_place() {
+        for level in Simd::available() {
+            for byte in 0..4 {
+                for first in (0..256).step_by(LANES) {
+                    let code = |lane: usize| (first + lane) as u32;
+                    let others = |lane: usize| {
+                        !(0xff << (8 * byte)) & 0x1234_5678_u32.wrapping_mul(lane as u32)
+                    };
+                    let words = std::array::from_fn(|lane| code(lane) << (8 * byte) | others(lane));
+                    let mut values = [0.0; LANES];
+                    level.run(Codes(&words, &mut values, 8 * byte));
+                    for (lane, value) in values.into_iter().enumerate() {
+                        let exact = float8::F8E4M3::from_bits(code(lane) as u8).to_f32();
+                        let is_same = value.to_bits() == exact.to_bits();
+                        assert!(is_same || exact.is_nan(), "{}: {value} {exact}", level.name());
+                    }
+                }
+            }
         }
     }
 

@@ -5,11 +5,12 @@
 
 use super::attention::{Attend, HeadCache};
 use super::matvec::{MatVec, Spread};
+use super::record::SpanRecord;
 use super::simd::{LANES, silu, sum_of_squares};
 use super::team::{Planted, Shared};
 use crate::rope::RopeTable;
-use monolith_abi::dump::{NO_BLOCK, NO_LAYER, Record};
-use monolith_abi::{EventKind, Phase, pack::TILE_ROWS};
+use monolith_abi::dump::{NO_BLOCK, NO_LAYER};
+use monolith_abi::{EventKind, Phase, WeightFormat, pack::TILE_ROWS};
 use monolith_handoff::{Exchange, Fault};
 use monolith_pack::{LayerSection, Section};
 use std::ops::Range;
@@ -38,7 +39,7 @@ pub(crate) struct State {
     scores: Vec<f32>,
     attended: Vec<f32>,
     /// The spans of a recorded step.
-    pub(crate) records: Vec<Record>,
+    pub(crate) records: Vec<SpanRecord>,
 }
 
 impl State {
@@ -109,8 +110,8 @@ impl<const XRAY: bool> Step<'_, XRAY> {
     fn embed(&mut self) {
         let begin = self.stamp();
         let embedding = self.shared.pack.matrix(Section::Embedding);
-        for (value, bits) in self.state.residual.iter_mut().zip(embedding.row(self.token)) {
-            *value = super::simd::widen(bits);
+        for (value, element) in self.state.residual.iter_mut().zip(embedding.row_f32(self.token)) {
+            *value = element;
         }
         self.worked(Phase::Embed, None, begin);
     }
@@ -118,7 +119,7 @@ impl<const XRAY: bool> Step<'_, XRAY> {
     fn qkv(&mut self, layer: usize) -> Result<(), StepFault> {
         self.gather_residual(layer.checked_sub(1), Phase::Down)?;
         let begin = self.stamp();
-        let scale = self.norm(&self.shared.norms[layer].input);
+        let scale = self.norm(&self.shared.norms[layer].input, self.shared.formats().layers);
         let tiles = self.shared.plan.share(Phase::Qkv, self.worker);
         self.product(Section::Layer(layer, LayerSection::Qkv), tiles, |step, row, values| {
             step.post_rows(layer, Phase::Qkv, row, values.map(|value| value * scale));
@@ -175,7 +176,7 @@ impl<const XRAY: bool> Step<'_, XRAY> {
     fn gate_up(&mut self, layer: usize) -> Result<(), StepFault> {
         self.gather_residual(Some(layer), Phase::OProj)?;
         let begin = self.stamp();
-        let scale = self.norm(&self.shared.norms[layer].post);
+        let scale = self.norm(&self.shared.norms[layer].post, self.shared.formats().layers);
         let tiles = self.shared.plan.share(Phase::GateUp, self.worker);
         self.product(Section::Layer(layer, LayerSection::GateUp), tiles, |step, row, values| {
             let (gate, up) = values.split_at(TILE_ROWS / 2);
@@ -199,7 +200,7 @@ impl<const XRAY: bool> Step<'_, XRAY> {
     fn lm_head(&mut self) -> Result<(), StepFault> {
         self.gather_residual(Some(self.shared.config().layers - 1), Phase::Down)?;
         let begin = self.stamp();
-        let scale = self.norm(&self.shared.final_norm);
+        let scale = self.norm(&self.shared.final_norm, self.shared.formats().head);
         let tiles = self.shared.plan.share(Phase::LmHead, self.worker);
         let (mut largest, mut index) = (f32::NEG_INFINITY, NOT_A_NUMBER - 1);
         self.product(Section::LmHead, tiles, |step, row, values| {
@@ -235,14 +236,15 @@ impl<const XRAY: bool> Step<'_, XRAY> {
         self.worked(phase, Some(layer), begin);
     }
 
-    /// Spreads `residual * weight`; gives the reciprocal RMS, which multiplies the product: one
-    /// pass over the activation less, and the pack's weights stay as published.
-    fn norm(&mut self, weight: &[f32]) -> f32 {
+    /// Spreads `residual * weight` for a matrix of this format; gives the reciprocal RMS, which
+    /// multiplies the product: one pass over the activation less, and the pack's weights stay as
+    /// published.
+    fn norm(&mut self, weight: &[f32], format: WeightFormat) -> f32 {
         let State { residual, scaled, spread, .. } = &mut *self.state;
         for ((out, value), weight) in scaled.iter_mut().zip(&*residual).zip(weight) {
             *out = value * weight;
         }
-        spread.set(scaled);
+        spread.set(scaled, format);
         let mean = sum_of_squares(residual) / residual.len() as f32;
         1.0 / (mean + self.shared.config().norm_eps as f32).sqrt()
     }
@@ -294,8 +296,9 @@ impl<const XRAY: bool> Step<'_, XRAY> {
     fn gather_activation(&mut self, layer: usize, phase: Phase) -> Result<(), StepFault> {
         let width = self.shared.plan.width(phase);
         self.gather_phase(layer, phase, 0..width, |state| &mut state.gathered)?;
+        let format = self.shared.formats().layers;
         let State { gathered, spread, .. } = &mut *self.state;
-        spread.set(&gathered[..width]);
+        spread.set(&gathered[..width], format);
         Ok(())
     }
 
@@ -366,7 +369,15 @@ impl<const XRAY: bool> Step<'_, XRAY> {
     ) {
         let layer = layer.map_or(NO_LAYER, |layer| layer as u16);
         let (block, end_ns) = (self.worker as u16, self.shared.now_ns());
-        self.state.records.push(Record { begin_ns, end_ns, layer, block, waits_on, phase, kind });
+        self.state.records.push(SpanRecord {
+            begin_ns,
+            end_ns,
+            layer,
+            block,
+            waits_on,
+            phase,
+            kind,
+        });
     }
 }
 

@@ -1,14 +1,14 @@
 //! The team: one persistent thread a worker, woken once a step.
 
+use super::record::SpanRecord;
 use super::simd::Simd;
 use super::step::{State, Step, StepFault};
 use crate::plan::Plan;
 use crate::rope::RopeTable;
 use monolith_abi::Phase;
-use monolith_abi::dump::Record;
 use monolith_handoff::{Abort, Doorbell, Exchange, Patience, STOPPED};
 use monolith_model::{Config, LayerTensor, Tensor};
-use monolith_pack::Pack;
+use monolith_pack::{Formats, Pack};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -64,7 +64,7 @@ pub(crate) struct Shared {
     /// The first wait that failed, or the first panic.
     failure: Mutex<Option<Failure>>,
     /// Records of a recorded step, put here by each worker when it is done.
-    records: Mutex<Vec<Record>>,
+    records: Mutex<Vec<SpanRecord>>,
     /// Workers that have handed in their records.
     handed_in: AtomicUsize,
 }
@@ -124,6 +124,11 @@ impl Shared {
             handed_in: AtomicUsize::new(0),
             pack,
         }
+    }
+
+    /// The formats of the pack's matrices.
+    pub(crate) fn formats(&self) -> Formats {
+        self.pack.header().formats
     }
 
     pub(crate) fn config(&self) -> &Config {
@@ -189,14 +194,14 @@ impl Shared {
     }
 
     /// Adds a worker's records to those of the step.
-    pub(crate) fn hand_in(&self, records: &mut Vec<Record>) {
+    pub(crate) fn hand_in(&self, records: &mut Vec<SpanRecord>) {
         let mut all = self.records.lock().unwrap_or_else(PoisonError::into_inner);
         all.append(records);
         self.handed_in.fetch_add(1, Ordering::Release);
     }
 
     /// Waits until every worker has handed in the records of a step; gives them.
-    pub(crate) fn collect(&self) -> Vec<Record> {
+    pub(crate) fn collect(&self) -> Vec<SpanRecord> {
         while self.handed_in.load(Ordering::Acquire) < self.plan.workers {
             std::thread::yield_now();
         }

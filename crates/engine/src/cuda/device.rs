@@ -1,12 +1,12 @@
 //! The GPU: finding it, loading the kernel, and the words that a fault is written to.
 
-use super::CudaOptions;
+use super::fault::record_from;
 use crate::EngineError;
 use cudarc::driver::sys::{self, CUdevice_attribute, CUfunction_attribute};
 use cudarc::driver::{CudaContext, CudaFunction, CudaStream, DriverError, PinnedHostSlice};
 use cudarc::nvrtc::Ptx;
-use monolith_abi::kernel::{FAULT_FILLED, FaultRecord};
-use monolith_kernels::{Arch, Shape};
+use monolith_abi::kernel::FaultRecord;
+use monolith_kernels::{Arch, Shape, Variant};
 use monolith_model::Config;
 use std::sync::Arc;
 
@@ -18,6 +18,7 @@ pub(super) struct Gpu {
     pub(super) kernel_key: String,
     pub(super) name: String,
     pub(super) multiprocessors: usize,
+    pub(super) clock_hz: u64,
     pub(super) threads: u32,
     pub(super) shared_bytes: u32,
     pub(super) slot_units: usize,
@@ -73,12 +74,11 @@ fn find(device: usize) -> Result<(Arc<CudaContext>, String, Arch), EngineError> 
 }
 
 /// Finds the GPU and loads the kernel for it.
-pub(super) fn open(options: &CudaOptions, config: &Config) -> Result<Gpu, EngineError> {
+pub(super) fn open(device: usize, variant: &Variant, config: &Config) -> Result<Gpu, EngineError> {
     let words = |error: &dyn std::fmt::Display| EngineError::Gpu(error.to_string());
     let shape = Shape::of(config).map_err(|error| words(&error))?;
-    let (context, name, arch) = find(options.device)?;
-    let cubin =
-        monolith_kernels::load(arch, &shape, options.variant).map_err(|error| words(&error))?;
+    let (context, name, arch) = find(device)?;
+    let cubin = monolith_kernels::load(arch, &shape, variant).map_err(|error| words(&error))?;
     let constant = |name: &str| cubin.info.constant(name).map_err(|error| words(&error));
     let (threads, shared_bytes) =
         (constant("monolith_threads")?, constant("monolith_shared_bytes")?);
@@ -89,7 +89,10 @@ pub(super) fn open(options: &CudaOptions, config: &Config) -> Result<Gpu, Engine
     kernel.set_attribute(dynamic, shared_bytes as i32).map_err(gpu_error)?;
     let count = CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT;
     let multiprocessors = context.attribute(count).map_err(gpu_error)? as usize;
+    let rate = CUdevice_attribute::CU_DEVICE_ATTRIBUTE_CLOCK_RATE;
+    let clock_khz = context.attribute(rate).map_err(gpu_error)?;
     Ok(Gpu {
+        clock_hz: 1000 * u64::from(clock_khz.unsigned_abs()),
         stream: context.new_stream().map_err(gpu_error)?,
         kernel,
         kernel_key: cubin.key,
@@ -129,19 +132,7 @@ impl FaultWords {
             // SAFETY: the reference is valid; the read is volatile since a kernel writes there.
             unsafe { std::ptr::from_ref(&words[at]).read_volatile() }
         };
-        (word(0) == FAULT_FILLED).then(|| FaultRecord {
-            state: word(0),
-            kind: word(1),
-            block: word(2),
-            warp: word(3),
-            layer: word(4),
-            phase: word(5),
-            unit: word(6),
-            expected: word(7),
-            seen: word(8),
-            epoch: word(9),
-            reserved: [0; 6],
-        })
+        record_from(word)
     }
 }
 

@@ -1,111 +1,121 @@
-//! A fault record in words: who waited for what, and from whom.
+//! Fault records, read back: who waited for what, and on whom.
 
-use super::CudaOptions;
+use super::producer::Producers;
 use crate::EngineError;
-use crate::plan::Plan;
 use monolith_abi::dump::NO_LAYER;
-use monolith_abi::kernel::FaultRecord;
-use monolith_abi::{Phase, WaitKind};
-use monolith_model::Config;
+use monolith_abi::fault::{BlockWait, FaultDump};
+use monolith_abi::kernel::{FAULT_FILLED, FaultRecord};
+use monolith_abi::{Phase, Role, WaitKind};
+use std::time::Duration;
 
-/// A record, and what it takes to read it.
-pub(super) struct Fault<'a> {
-    pub(super) record: FaultRecord,
-    pub(super) config: &'a Config,
-    pub(super) options: &'a CudaOptions,
+/// Words of a record.
+pub(super) const RECORD_WORDS: usize = size_of::<FaultRecord>() / 4;
+/// Records of a block: its consumers', then its loader's.
+pub(super) const BLOCK_RECORDS: usize = 2;
+
+/// A record from its words, once it is filled.
+pub(super) fn record_from(word: impl Fn(usize) -> u32) -> Option<FaultRecord> {
+    (word(0) == FAULT_FILLED).then(|| FaultRecord {
+        state: word(0),
+        kind: word(1),
+        block: word(2),
+        warp: word(3),
+        layer: word(4),
+        phase: word(5),
+        unit: word(6),
+        expected: word(7),
+        seen: word(8),
+        epoch: word(9),
+        reserved: [0; 6],
+    })
 }
 
-impl Fault<'_> {
-    /// The fault as an error that says who waited for whom.
-    pub(super) fn into_error(self, blocks: usize) -> EngineError {
-        let record = self.record;
-        EngineError::KernelFault {
-            block: record.block,
-            warp: record.warp,
-            what: self.what(blocks),
-            patience: self.options.patience,
-        }
-    }
+/// The record as a wait; `None` for ids that this version does not know.
+fn wait_from(record: &FaultRecord, role: Role, producers: &Producers<'_>) -> Option<BlockWait> {
+    let kind = WaitKind::from_id(u8::try_from(record.kind).ok()?)?;
+    let producer = match kind {
+        WaitKind::Exchange => producers.of_unit(record.unit as usize) as u32,
+        WaitKind::RingFull | WaitKind::RingEmpty => record.block,
+    };
+    Some(BlockWait {
+        block: u16::try_from(record.block).ok()?,
+        role,
+        warp: record.warp,
+        kind,
+        phase: Phase::from_id(u8::try_from(record.phase).ok()?)?,
+        layer: (record.layer != u32::from(NO_LAYER)).then_some(record.layer as u16),
+        producer: u16::try_from(producer).ok()?,
+        unit: record.unit,
+        expected: record.expected,
+        seen: record.seen,
+    })
+}
 
-    fn what(&self, blocks: usize) -> String {
-        let FaultRecord { kind, layer, phase, unit, expected, seen, epoch, .. } = self.record;
-        let name = Phase::from_id(phase as u8).map_or("?", Phase::name);
-        let place = if layer == u32::from(NO_LAYER) {
-            name.to_owned()
-        } else {
-            format!("{name} of layer {layer}")
-        };
-        match WaitKind::from_id(kind as u8) {
-            Some(WaitKind::Exchange) => format!(
-                "{place} from block {} (unit {unit}: expected epoch {expected}, saw {seen})",
-                self.producer(blocks)
-            ),
-            Some(WaitKind::RingFull) => format!(
-                "the weights of {place} in ring stage {unit} (parity {expected}, step {epoch}): \
-                 its loader or the copy engine"
-            ),
-            Some(WaitKind::RingEmpty) => format!(
-                "ring stage {unit} to be released for {place} (parity {expected}, step {epoch}): \
-                 its own consumer warps"
-            ),
-            None => format!("something that this version does not know (kind {kind})"),
-        }
-    }
+/// What every role waited for: from the words of all blocks' records.
+pub(super) fn waits_from(words: &[u32], producers: &Producers<'_>) -> Vec<BlockWait> {
+    let records = words.chunks_exact(RECORD_WORDS).enumerate();
+    let wait = |(at, words): (usize, &[u32])| {
+        let role = if at % BLOCK_RECORDS == 0 { Role::Consumer } else { Role::Loader };
+        wait_from(&record_from(|word| words[word])?, role, producers)
+    };
+    records.filter_map(wait).collect()
+}
 
-    /// The block that owns the awaited unit: the kernel's own rules, backwards.
-    fn producer(&self, blocks: usize) -> usize {
-        let plan = Plan::new(self.config, blocks);
-        let unit = self.record.unit as usize;
-        let layer_units = plan.base(1, Phase::Qkv);
-        let partials = self.config.layers * layer_units;
-        let variant = self.options.variant;
-        let splits = variant.kv_splits as usize;
-        let per_head = splits * (self.config.head_dim + 2);
-        let finals = partials + self.config.layers * self.config.heads * per_head;
-        if unit >= finals {
-            return (unit - finals) % (2 * monolith_abi::kernel::BLOCKS_MAX as usize) / 2;
-        }
-        if unit >= partials {
-            let within = (unit - partials) % (self.config.heads * per_head);
-            let (head, split) = (within / per_head, within % per_head / (self.config.head_dim + 2));
-            let pair = split * self.config.kv_heads + head / self.config.group_heads();
-            return pair % blocks;
-        }
-        let layer = unit / layer_units;
-        let phase = Phase::LAYER
-            .into_iter()
-            .rev()
-            .find(|&phase| plan.base(layer, phase) <= unit)
-            .unwrap_or(Phase::Qkv);
-        let index = unit - plan.base(layer, phase);
-        if phase != Phase::Attention {
-            return plan.owner(phase, index);
-        }
-        let head = index / self.config.head_dim;
-        let one_split = self.record_position_has_one_split();
-        if one_split {
-            head / self.config.group_heads() % blocks
-        } else {
-            blocks - 1 - head % blocks
-        }
-    }
+/// The cause as an error, with all that was waited for: `dump` but for these two.
+pub(super) fn error_from(
+    cause: &FaultRecord,
+    waits: Vec<BlockWait>,
+    producers: &Producers<'_>,
+    about: About,
+) -> EngineError {
+    let role = if cause.warp < about.consumer_warps { Role::Consumer } else { Role::Loader };
+    let Some(cause) = wait_from(cause, role, producers) else {
+        let what = "the kernel left a fault record that this version does not know";
+        return EngineError::Gpu(format!("{what}: {cause:?}"));
+    };
+    EngineError::KernelFault(Box::new(FaultDump {
+        variant: about.variant,
+        device: about.device,
+        model: about.model,
+        blocks: about.blocks as u16,
+        position: about.position as u32,
+        patience_ns: about.patience.as_nanos() as u64,
+        cause,
+        waits,
+    }))
+}
 
-    /// Whether the step had few enough positions for one split; the epoch tells the position only
-    /// for a text that was never gone back on, so this is a guess that the words do not hide.
-    fn record_position_has_one_split(&self) -> bool {
-        self.record.epoch <= self.options.variant.kv_chunk
-    }
+/// What the step was of.
+pub(super) struct About {
+    pub(super) variant: String,
+    pub(super) device: String,
+    pub(super) model: String,
+    pub(super) blocks: usize,
+    pub(super) position: usize,
+    pub(super) patience: Duration,
+    pub(super) consumer_warps: u32,
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::time::Duration;
+    use crate::plan::Plan;
+    use monolith_kernels::variant::TABLE;
+    use monolith_model::Config;
 
-    fn words(record: FaultRecord) -> String {
+    fn error(record: &FaultRecord) -> String {
         let config = Config::qwen3_0_6b();
-        let options = CudaOptions { patience: Duration::from_secs(2), ..CudaOptions::default() };
-        Fault { record, config: &config, options: &options }.into_error(132).to_string()
+        let producers = Producers::new(&config, &TABLE[0], 132, 20);
+        let about = About {
+            variant: "bf16-flag".into(),
+            device: "a test".into(),
+            model: "a model".into(),
+            blocks: 132,
+            position: 20,
+            patience: Duration::from_secs(2),
+            consumer_warps: 16,
+        };
+        error_from(record, Vec::new(), &producers, about).to_string()
     }
 
     #[test]
@@ -114,7 +124,7 @@ mod tests {
         let plan = Plan::new(&config, 132);
         for phase in [Phase::Qkv, Phase::OProj, Phase::GateUp, Phase::Down] {
             for index in [0, 7, plan.width(phase) - 1] {
-                let record = FaultRecord {
+                let said = error(&FaultRecord {
                     kind: WaitKind::Exchange as u32,
                     block: 9,
                     layer: 3,
@@ -123,11 +133,11 @@ mod tests {
                     expected: 5,
                     seen: 4,
                     ..FaultRecord::default()
-                };
-                let said = words(record);
+                });
                 let owner = plan.owner(phase, index);
                 let wanted = format!("{} of layer 3 from block {owner} (unit", phase.name());
                 assert!(said.contains(&wanted) && said.starts_with("block 9"), "{said}");
+                assert!(said.contains("2s"), "{said}");
             }
         }
     }
@@ -135,17 +145,33 @@ mod tests {
     #[test]
     fn a_ring_names_its_stage() {
         for (kind, word) in [(WaitKind::RingFull, "weights"), (WaitKind::RingEmpty, "released")] {
-            let record = FaultRecord {
+            let said = error(&FaultRecord {
                 kind: kind as u32,
                 layer: u32::from(NO_LAYER),
                 phase: Phase::LmHead as u32,
                 unit: 7,
                 ..FaultRecord::default()
-            };
-            let said = words(record);
+            });
             assert!(said.contains("lm_head") && said.contains("stage 7"), "{said}");
             assert!(said.contains(word), "{said}");
         }
-        assert!(words(FaultRecord { kind: 99, ..FaultRecord::default() }).contains("kind 99"));
+        assert!(error(&FaultRecord { kind: 99, ..FaultRecord::default() }).contains("kind: 99"));
+    }
+
+    #[test]
+    fn every_filled_record_is_a_wait_of_its_role() {
+        let config = Config::qwen3_0_6b();
+        let producers = Producers::new(&config, &TABLE[0], 132, 20);
+        let mut words = vec![0; 3 * BLOCK_RECORDS * RECORD_WORDS];
+        for (at, block) in [(1, 0), (4, 2)] {
+            let record = &mut words[at * RECORD_WORDS..];
+            record[0] = FAULT_FILLED;
+            record[1] = WaitKind::RingEmpty as u32;
+            record[2] = block;
+            record[5] = Phase::Down as u32;
+        }
+        let waits = waits_from(&words, &producers);
+        let seen: Vec<_> = waits.iter().map(|wait| (wait.block, wait.role)).collect();
+        assert_eq!(seen, [(0, Role::Loader), (2, Role::Consumer)]);
     }
 }

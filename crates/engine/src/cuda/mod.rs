@@ -4,23 +4,27 @@
 mod device;
 mod fault;
 mod params;
+mod producer;
+mod xray;
 
 use crate::{Decoded, Engine, EngineError, EngineInfo};
 use cudarc::driver::{CudaFunction, CudaSlice, CudaStream, LaunchConfig, PushKernelArg};
 use device::{FaultWords, gpu_error, open, rope_table};
 pub use device::{UsableGpu, usable};
-use fault::Fault;
+use fault::{About, BLOCK_RECORDS, RECORD_WORDS};
 use monolith_abi::Phase;
 use monolith_abi::dump::Dump;
 use monolith_abi::kernel::{
-    BLOCKS_MAX, STEP_APPENDS, STEP_HAS_HEAD, STOPPED_NOT_A_NUMBER, StepArgs,
+    BLOCKS_MAX, FaultRecord, STEP_APPENDS, STEP_HAS_HEAD, STOPPED_NOT_A_NUMBER, StepArgs,
 };
 use monolith_kernels::Variant;
 use monolith_model::Config;
-use monolith_pack::Pack;
+use monolith_pack::{Formats, Pack};
 use params::Param;
+use producer::Producers;
 use std::sync::Arc;
 use std::time::Duration;
+use xray::Recording;
 
 /// Context where none is asked for, if the model goes that far.
 const DEFAULT_CONTEXT: usize = 4096;
@@ -30,8 +34,10 @@ const DEFAULT_CONTEXT: usize = 4096;
 pub struct CudaOptions {
     /// Which GPU.
     pub device: usize,
-    /// Row of the variant table.
-    pub variant: &'static Variant,
+    /// Row of the variant table; `None`: the first of the pack's formats.
+    pub variant: Option<&'static Variant>,
+    /// Whether steps can be recorded: the row that records what the one above does.
+    pub records: bool,
     /// Blocks; `None`: one an SM.
     pub blocks: Option<usize>,
     /// Positions in the KV cache; `None`: 4,096, or the model's maximum if lower.
@@ -48,7 +54,8 @@ impl Default for CudaOptions {
     fn default() -> CudaOptions {
         CudaOptions {
             device: 0,
-            variant: &monolith_kernels::variant::TABLE[0],
+            variant: None,
+            records: false,
             blocks: None,
             context: None,
             patience: Duration::from_secs(2),
@@ -82,7 +89,11 @@ pub struct CudaEngine {
     args: StepArgs,
     buffers: Buffers,
     fault: FaultWords,
-    options: CudaOptions,
+    variant: &'static Variant,
+    patience: Duration,
+    clock_hz: u64,
+    /// Where a recording variant's steps write.
+    recording: Option<Recording>,
     /// Positions whose keys and values are cached.
     cached: usize,
     stopped: bool,
@@ -99,6 +110,7 @@ struct Buffers {
     greedy: CudaSlice<u32>,
     logits: CudaSlice<f32>,
     control: CudaSlice<u32>,
+    waits: CudaSlice<u32>,
 }
 
 impl CudaEngine {
@@ -113,7 +125,8 @@ impl CudaEngine {
         if context == 0 || context > max {
             return Err(EngineError::ContextSize { context, max });
         }
-        let gpu = open(options, pack.config())?;
+        let variant = choose(options, pack.header().formats)?;
+        let gpu = open(options.device, variant, pack.config())?;
         let stream = gpu.stream.clone();
         let blocks = options.blocks.unwrap_or(gpu.multiprocessors);
         if blocks == 0 || blocks > gpu.multiprocessors || blocks > BLOCKS_MAX as usize {
@@ -122,6 +135,8 @@ impl CudaEngine {
             return Err(EngineError::Gpu(what));
         }
         let buffers = Buffers::new(&stream, &pack, context, gpu.slot_units).map_err(gpu_error)?;
+        let recording = variant.xray.then(|| Recording::new(&stream, blocks));
+        let recording = recording.transpose().map_err(gpu_error)?;
         let fault = FaultWords::new(&gpu.context)?;
         let mut args = params::args(&pack, options, context)?;
         buffers.point(&stream, &mut args);
@@ -129,7 +144,7 @@ impl CudaEngine {
         Ok(CudaEngine {
             info: EngineInfo {
                 engine: "cuda",
-                variant: options.variant.name.into(),
+                variant: variant.name.into(),
                 device: gpu.name,
                 blocks,
                 context,
@@ -147,7 +162,10 @@ impl CudaEngine {
             args,
             buffers,
             fault,
-            options: options.clone(),
+            variant,
+            patience: options.patience,
+            clock_hz: gpu.clock_hz,
+            recording,
             cached: 0,
             stopped: false,
         })
@@ -202,8 +220,7 @@ impl CudaEngine {
         }
         if let Some(record) = self.fault.read() {
             self.stopped = true;
-            let fault = Fault { record, config: self.pack.config(), options: &self.options };
-            return Err(fault.into_error(self.info.blocks));
+            return Err(self.fault_error(&record));
         }
         let control = self.stream.clone_dtoh(&self.buffers.control).map_err(gpu_error)?;
         if control[2] == STOPPED_NOT_A_NUMBER {
@@ -211,6 +228,86 @@ impl CudaEngine {
             return Err(EngineError::NotANumber);
         }
         Ok(())
+    }
+
+    /// Which block each value of the step at this position comes from.
+    fn producers(&self, position: usize) -> Producers<'_> {
+        Producers::new(self.pack.config(), self.variant, self.info.blocks, position)
+    }
+
+    fn fault_error(&self, cause: &FaultRecord) -> EngineError {
+        // Launches follow one another, and so do their epochs and positions.
+        let later = self.args.epoch.saturating_sub(cause.epoch);
+        let position = self.args.position.saturating_sub(later) as usize;
+        let producers = self.producers(position);
+        let words = self.stream.clone_dtoh(&self.buffers.waits).unwrap_or_default();
+        let about = About {
+            variant: self.info.variant.clone(),
+            device: self.info.device.clone(),
+            model: self.pack.source().model.clone(),
+            blocks: self.info.blocks,
+            position,
+            patience: self.patience,
+            consumer_warps: (self.launch.block_dim.0 / 32) - 1 - u32::from(self.variant.xray),
+        };
+        fault::error_from(cause, fault::waits_from(&words, &producers), &producers, about)
+    }
+
+    /// Decodes greedily; with a chosen step, every step records.
+    fn decode_steps(
+        &mut self,
+        token: u32,
+        position: usize,
+        steps: usize,
+        chosen: Option<usize>,
+    ) -> Result<Decoded, EngineError> {
+        self.check(&[token], position, steps)?;
+        self.put_tokens(&[token], position)?;
+        self.args.logits = 0;
+        let timing = Some(cudarc::driver::sys::CUevent_flags::CU_EVENT_DEFAULT);
+        let begin = self.stream.record_event(timing).map_err(gpu_error)?;
+        for step in 0..steps {
+            if let Some(chosen) = chosen {
+                self.record(step == chosen)?;
+            }
+            self.launch(position + step, STEP_HAS_HEAD | STEP_APPENDS)?;
+        }
+        let end = self.stream.record_event(timing).map_err(gpu_error)?;
+        self.finish()?;
+        let seconds = f64::from(begin.elapsed_ms(&end).map_err(gpu_error)?) / 1e3;
+        self.cached = position + steps;
+        Ok(Decoded { tokens: self.greedy(position, steps)?, seconds })
+    }
+
+    /// From now on steps record: the chosen one where it will be read, the others elsewhere.
+    fn record(&mut self, chosen: bool) -> Result<(), EngineError> {
+        let variant = &self.info.variant;
+        let recording =
+            self.recording.as_ref().ok_or_else(|| EngineError::NoXray(variant.clone()))?;
+        self.args.xray = recording.address(&self.stream, chosen);
+        Ok(())
+    }
+
+    /// What the chosen step left behind, which had this epoch and position.
+    fn dump(&self, epoch: u32, position: usize) -> Result<Dump, EngineError> {
+        let no_xray = || EngineError::NoXray(self.info.variant.clone());
+        let recording = self.recording.as_ref().ok_or_else(no_xray)?;
+        let bytes = recording.bytes(&self.stream).map_err(gpu_error)?;
+        let blocks = xray::blocks_from(&bytes, epoch, &self.producers(position))?;
+        Ok(Dump {
+            engine: self.info.engine.into(),
+            variant: self.variant.headline().unwrap_or(self.variant).name.into(),
+            device: self.info.device.clone(),
+            model: self.pack.source().model.clone(),
+            build: self.info.kernels.clone().unwrap_or_default(),
+            layers: self.config().layers as u16,
+            position: position as u32,
+            clock_hz: self.clock_hz,
+            global_step_ns: xray::timer_step_ns(&blocks),
+            phase_bytes: crate::bytes::by_phase(self.pack.header(), position),
+            pace: None,
+            blocks,
+        })
     }
 
     fn put_tokens(&mut self, tokens: &[u32], position: usize) -> Result<(), EngineError> {
@@ -222,6 +319,21 @@ impl CudaEngine {
         let place = self.buffers.greedy.slice(position..position + steps);
         self.stream.clone_dtoh(&place).map_err(gpu_error)
     }
+}
+
+/// The row of the table for a pack's formats.
+fn choose(options: &CudaOptions, formats: Formats) -> Result<&'static Variant, EngineError> {
+    let fitting = Variant::of_formats(formats.layers, formats.head);
+    let no_kernel = || EngineError::Gpu(format!("no kernel runs a pack in {}", formats.name()));
+    let variant = options.variant.or(fitting).ok_or_else(no_kernel)?;
+    if (variant.format, variant.head_format) != (formats.layers, formats.head) {
+        let (name, wants, is) = (variant.name, variant.formats(), formats.name());
+        return Err(EngineError::Gpu(format!(
+            "variant {name} runs weights in {wants}, and the pack is in {is}"
+        )));
+    }
+    let no_record = || EngineError::NoXray(variant.name.into());
+    if options.records { variant.recorded().ok_or_else(no_record) } else { Ok(variant) }
 }
 
 impl Buffers {
@@ -242,6 +354,7 @@ impl Buffers {
             greedy: stream.alloc_zeros(context)?,
             logits: stream.alloc_zeros(config.vocab)?,
             control: stream.alloc_zeros(size_of::<monolith_abi::kernel::Control>() / 4)?,
+            waits: stream.alloc_zeros(BLOCKS_MAX as usize * BLOCK_RECORDS * RECORD_WORDS)?,
         })
     }
 }
@@ -299,23 +412,32 @@ impl Engine for CudaEngine {
         position: usize,
         steps: usize,
     ) -> Result<Decoded, EngineError> {
-        self.check(&[token], position, steps)?;
-        self.put_tokens(&[token], position)?;
-        self.args.logits = 0;
-        let timing = Some(cudarc::driver::sys::CUevent_flags::CU_EVENT_DEFAULT);
-        let begin = self.stream.record_event(timing).map_err(gpu_error)?;
-        for step in 0..steps {
-            self.launch(position + step, STEP_HAS_HEAD | STEP_APPENDS)?;
-        }
-        let end = self.stream.record_event(timing).map_err(gpu_error)?;
-        self.finish()?;
-        let seconds = f64::from(begin.elapsed_ms(&end).map_err(gpu_error)?) / 1e3;
-        self.cached = position + steps;
-        Ok(Decoded { tokens: self.greedy(position, steps)?, seconds })
+        self.decode_steps(token, position, steps, None)
     }
 
-    fn step_recorded(&mut self, _token: u32, _position: usize) -> Result<(u32, Dump), EngineError> {
-        Err(EngineError::NoXray(self.info.variant.clone()))
+    fn step_recorded(&mut self, token: u32, position: usize) -> Result<(u32, Dump), EngineError> {
+        self.record(true)?;
+        let next = self.step(token, position);
+        self.args.xray = 0;
+        Ok((next?, self.dump(self.args.epoch, position)?))
+    }
+
+    fn decode_recorded(
+        &mut self,
+        token: u32,
+        position: usize,
+        steps: usize,
+        chosen: usize,
+    ) -> Result<(Decoded, Dump), EngineError> {
+        if chosen >= steps {
+            return Err(EngineError::Gap { position: position + chosen, cached: self.cached });
+        }
+        self.record(true)?;
+        let decoded = self.decode_steps(token, position, steps, Some(chosen));
+        self.args.xray = 0;
+        let decoded = decoded?;
+        let epoch = self.args.epoch - (steps - 1 - chosen) as u32;
+        Ok((decoded, self.dump(epoch, position + chosen)?))
     }
 
     fn logits(&self, out: &mut Vec<f32>) {

@@ -79,6 +79,7 @@ impl Buffers {
         args.tokens = self.tokens.device_ptr(stream).0;
         args.greedy = self.greedy.device_ptr(stream).0;
         args.control = self.control.device_ptr(stream).0;
+        args.waits = self.waits.device_ptr(stream).0;
     }
 
     /// Where the kernel is to write logits.

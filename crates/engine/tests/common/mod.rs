@@ -5,7 +5,7 @@
 use monolith_abi::Phase;
 use monolith_engine::Engine;
 use monolith_model::{Config, MemoryWeights};
-use monolith_pack::{Pack, Source, pack_to_bytes};
+use monolith_pack::{Formats, Pack, Source, pack_to_bytes, pack_to_bytes_as};
 use monolith_reference::{Intermediates, Place};
 use std::sync::Arc;
 
@@ -21,9 +21,40 @@ pub fn random(config: &Config, seed: u64) -> MemoryWeights {
     })
 }
 
+/// Random weights that FP8 keeps exactly: every code but those that are no numbers, times a power
+/// of two, and in each row the largest code.
+pub fn random_codes(config: &Config, seed: u64) -> MemoryWeights {
+    let mut state = seed;
+    MemoryWeights::from_fn(config, |tensor, row, col| {
+        state =
+            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        let code = (state >> 56) as u8;
+        let (_, cols) = tensor.shape(config);
+        if tensor.is_norm() {
+            return 1.0 + f32::from(code) / 512.0;
+        }
+        let largest = 0x7e;
+        let code = if col == row % cols { largest } else { code };
+        let code = if code & 0x7f == 0x7f { code & 0x80 } else { code };
+        // Most codes are small: of a row's values the deviation is an eighth of the largest.
+        let scale = 2.0_f32.powi((8.0 / 448.0 / (cols as f32).sqrt()).log2() as i32);
+        float8::F8E4M3::from_bits(code).to_f32() * scale
+    })
+}
+
+fn source() -> Source {
+    Source { model: "random".into(), revision: None }
+}
+
 /// The weights as a pack.
 pub fn pack(weights: &MemoryWeights) -> Arc<Pack> {
-    let bytes = pack_to_bytes(weights, Source { model: "random".into(), revision: None });
+    let bytes = pack_to_bytes(weights, source());
+    Arc::new(Pack::from_bytes(bytes, "random.pack").expect("a fresh pack is whole"))
+}
+
+/// The weights as a pack of these formats.
+pub fn pack_as(weights: &MemoryWeights, formats: Formats) -> Arc<Pack> {
+    let bytes = pack_to_bytes_as(weights, source(), formats).expect("the weights can be packed");
     Arc::new(Pack::from_bytes(bytes, "random.pack").expect("a fresh pack is whole"))
 }
 

@@ -141,10 +141,14 @@ impl GateRecord {
 /// The file name of a record: of the variant, whose name is hashed where a file cannot hold it, and
 /// the weights. A run gates several models, and each keeps its record.
 pub fn file_name(subject: &Subject) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
-    let variant = subject.variant.as_str();
-    let variant = if variant.chars().all(plain) { variant.to_owned() } else { short(variant) };
+    let variant = plain_name(&subject.variant);
     format!("gate-{variant}-{}.json", short(&subject.weights_sha256))
+}
+
+/// A name as a file's name can hold it: hashed where it cannot.
+pub(crate) fn plain_name(name: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+    if name.chars().all(plain) { name.to_owned() } else { short(name) }
 }
 
 /// Why the record does not allow a speed of `subject`; empty if it does.

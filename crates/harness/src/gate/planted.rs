@@ -1,14 +1,18 @@
 //! A model whose greedy token is known for every input, and which says every id.
 //!
-//! Layers add nothing (their output projections are zero), so the final residual is the
-//! embedding. Embeddings are rows of pseudo-random signs; row `2k + 1` is row `2k` times the final
-//! norm's weight, which is +1 on even columns and -1 on odd ones. A product of a row with itself
-//! is the hidden width, any other about its square root: the largest logit after token `t` is
-//! planted at `t ^ 1`. The last of an odd number of ids has zeros on odd columns and stays itself.
+//! Layers add next to nothing (their matrices are [`NEARLY_NOTHING`]: some formats have no scale
+//! for a row of zeros), so the final residual is the embedding. Embeddings are rows of
+//! pseudo-random signs; row `2k + 1` is row `2k` times the final norm's weight, which is +1 on
+//! even columns and -1 on odd ones. A product of a row with itself is the hidden width, any other
+//! about its square root: the largest logit after token `t` is planted at `t ^ 1`. The last of an
+//! odd number of ids has zeros on odd columns and stays itself.
 
 use monolith_model::{Config, MemoryWeights, Tensor};
-use monolith_pack::{Pack, PackError, Source, pack_to_bytes};
+use monolith_pack::{Formats, Pack, PackError, Source, pack_to_bytes_as};
 use std::sync::Arc;
+
+/// What layers are made of. Their outputs are some thousands of products of it.
+const NEARLY_NOTHING: f32 = 1.0 / (1u64 << 40) as f32;
 
 /// The id that is planted after a token.
 pub fn planted_next(token: u32, vocab: usize) -> u32 {
@@ -22,18 +26,18 @@ pub fn planted_weights(config: &Config) -> MemoryWeights {
         Tensor::Embedding | Tensor::LmHead => embedding(row, col, config.vocab),
         Tensor::FinalNorm => flip(col),
         other if other.is_norm() => 1.0,
-        _ => 0.0,
+        _ => NEARLY_NOTHING,
     })
 }
 
-/// Its pack.
+/// Its pack in these formats.
 ///
 /// # Errors
-/// Never in practice: a fresh pack is whole.
-pub fn planted_pack(config: &Config) -> Result<Arc<Pack>, PackError> {
+/// Never in practice: the weights can be quantized, and a fresh pack is whole.
+pub fn planted_pack(config: &Config, formats: Formats) -> Result<Arc<Pack>, PackError> {
     let weights = planted_weights(config);
     let source = Source { model: "planted maxima".into(), revision: None };
-    Pack::from_bytes(pack_to_bytes(&weights, source), "planted maxima").map(Arc::new)
+    Pack::from_bytes(pack_to_bytes_as(&weights, source, formats)?, "planted maxima").map(Arc::new)
 }
 
 fn flip(col: usize) -> f32 {

@@ -73,7 +73,7 @@ pub fn run(
     runs.push(teacher_forced(&mut *engine, reference, &mut |_, _, _| ())?);
     drop(engine);
     progress("planted maxima: every id");
-    let vocabulary = vocabulary_check(pack.config(), is_cpu, loader, options)?;
+    let vocabulary = vocabulary_check(pack, is_cpu, loader, options)?;
     let (tokens, logits, rows) = first.checks(options.rule);
     let determinism = DeterminismCheck { runs };
     let checks = Checks { weights, tokens, logits, rows, vocabulary, determinism, decode, context };
@@ -317,11 +317,12 @@ fn context_check(
 
 /// Runs every token of the model with planted maxima.
 fn vocabulary_check(
-    config: &Config,
+    pack: &Pack,
     is_cpu: bool,
     loader: &Loader,
     options: &GateOptions,
 ) -> Result<VocabularyCheck, HarnessError> {
+    let (config, formats) = (pack.config(), pack.header().formats);
     let shapes = match &options.planted {
         Some(shape) => vec![shape.clone()],
         None if is_cpu => vec![small(config)],
@@ -329,7 +330,8 @@ fn vocabulary_check(
     };
     let mut refused = None;
     for shape in shapes {
-        let pack = planted_pack(&shape).map_err(|error| HarnessError::Load(error.into()))?;
+        let pack =
+            planted_pack(&shape, formats).map_err(|error| HarnessError::Load(error.into()))?;
         match loader(pack, 1) {
             Ok(mut engine) => return reach_every_id(&mut *engine, &shape),
             Err(error) => refused = Some(error),

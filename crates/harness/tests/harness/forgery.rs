@@ -10,7 +10,7 @@ fn prompt_ids() -> &'static str {
 }
 
 /// Every path to a value that holds no others.
-fn leaves(value: &Value, at: &str, found: &mut Vec<String>) {
+pub fn leaves(value: &Value, at: &str, found: &mut Vec<String>) {
     match value {
         Value::Object(fields) => {
             fields.iter().for_each(|(name, value)| leaves(value, &format!("{at}/{name}"), found));
@@ -23,7 +23,7 @@ fn leaves(value: &Value, at: &str, found: &mut Vec<String>) {
     }
 }
 
-fn altered(value: &Value) -> Value {
+pub fn altered(value: &Value) -> Value {
     match value {
         Value::Bool(flag) => (!flag).into(),
         Value::Number(number) if number.is_f64() => {

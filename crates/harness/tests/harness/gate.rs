@@ -4,6 +4,7 @@ use crate::{load, record, reference, reference_dir};
 use monolith_harness::gate::{GateRecord, Rule, planted_next, planted_pack, refusals};
 use monolith_harness::reference::Reference;
 use monolith_model::Config;
+use monolith_pack::Formats;
 
 #[test]
 fn the_cpu_engine_passes() {
@@ -48,9 +49,11 @@ fn a_record_reads_back_as_it_was_written() {
 fn every_id_is_planted_for_any_shape() {
     for (vocab, tied) in [(64, true), (65, true), (65, false), (1, true)] {
         let config = Config { vocab, tied, ..crate::fixture::config() };
-        let mut engine = load(planted_pack(&config).unwrap(), 1).unwrap();
-        for token in 0..vocab as u32 {
-            assert_eq!(engine.step(token, 0).unwrap(), planted_next(token, vocab), "{token}");
+        for formats in Formats::NAMED {
+            let mut engine = load(planted_pack(&config, formats).unwrap(), 1).unwrap();
+            for token in 0..vocab as u32 {
+                assert_eq!(engine.step(token, 0).unwrap(), planted_next(token, vocab), "{token}");
+            }
         }
     }
 }

@@ -7,6 +7,8 @@ mod bench;
 mod broken;
 mod forgery;
 mod gate;
+mod quality;
+mod quality_forgery;
 mod reports;
 mod tiny;
 

@@ -11,7 +11,7 @@ use monolith_harness::report::render;
 use std::path::Path;
 
 /// A run of the CPU engine with its rows.
-fn measured(results: &Path) -> (RunFolder, Vec<Row>) {
+pub fn measured(results: &Path) -> (RunFolder, Vec<Row>) {
     let filled = || -> Result<(RunFolder, Vec<Row>), HarnessError> {
         let folder = RunFolder::open(results, &environment())?;
         folder.add_gate(&record(), &reference_dir())?;

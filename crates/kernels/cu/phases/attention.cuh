@@ -42,6 +42,7 @@ __device__ __forceinline__ bool owns_newest(const abi::StepArgs& args, int split
 
 // Gathers the group's query heads and, for the newest position's split, its key and value.
 __device__ __forceinline__ bool gather_heads(Consumer& my, u32 layer, Unit unit) {
+  xray::stamp(my.log, abi::EventKind::WaitExchange, abi::Phase::Qkv, layer);
   maybe_delay(my.args, layer, abi::Phase::Qkv);
   const Slot from = slot_of(my.args, layer, abi::Phase::Qkv, shape::QKV_SLOT);
   const int heads = shape::GROUP_HEADS + (owns_newest(my.args, unit.split) ? 2 : 0);
@@ -66,7 +67,9 @@ __device__ __forceinline__ bool gather_heads(Consumer& my, u32 layer, Unit unit)
                   *reinterpret_cast<float2*>(to) = values;
                 }) &&
             my.fine;
-  return my.sync();
+  const bool fine = my.sync();
+  xray::gathered(my.log, abi::Phase::Qkv, false, abi::Phase::Attention, layer);
+  return fine;
 }
 
 constexpr int HALF = shape::HEAD_DIM / 2;
@@ -351,6 +354,7 @@ struct Partial {
 // Combines the splits of one query head: each group of threads its own, and the first group adds
 // the groups up, in order.
 __device__ __forceinline__ bool combine(Consumer& my, u32 layer, int head, int splits) {
+  xray::stamp(my.log, abi::EventKind::WaitExchange, abi::Phase::Attention, layer);
   maybe_delay(my.args, layer, abi::Phase::Attention);
   // A block that had positions of its own: their sums may still be read.
   if (!my.sync()) return false;
@@ -374,6 +378,7 @@ __device__ __forceinline__ bool combine(Consumer& my, u32 layer, int head, int s
     my.shared.warp_weights[group] = mine.weights;
   }
   if (!my.sync()) return false;
+  xray::gathered(my.log, abi::Phase::Attention, true, abi::Phase::Attention, layer);
   if (group == 0) {
 #pragma unroll 1
     for (int other = 1; other < GROUPS; other++) {
@@ -394,6 +399,7 @@ __device__ __forceinline__ bool run(Consumer& my, u32 layer) {
     const Unit unit = {at % shape::KV_HEADS, at / shape::KV_HEADS};
     // A block with a second unit: the first one's sums may still be read.
     if (at != int(blockIdx.x) && !my.sync()) return false;
+    xray::stamp(my.log, abi::EventKind::Work, abi::Phase::Attention, layer);
     const HeadConstants constants = head_constants(my, layer);
     const Walk walk(my, layer, unit);
     const Loaded loaded = walk.load(my);

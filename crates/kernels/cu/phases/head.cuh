@@ -88,6 +88,7 @@ __device__ __forceinline__ void consider_logit(Consumer& my, int row, float logi
 // Every block posts the best of its logits; the first block takes the best of all.
 __device__ __forceinline__ void argmax(Consumer& my) {
   static_assert(abi::BLOCKS_MAX <= shape::CONSUMERS, "a thread a block");
+  xray::stamp(my.log, abi::EventKind::Work, abi::Phase::Argmax, abi::NO_LAYER);
   Best best = nothing();
   if (my.thread() < BATCH_ROWS) {
     best = {my.shared.thread_logit[my.thread()], my.shared.thread_row[my.thread()]};
@@ -96,7 +97,10 @@ __device__ __forceinline__ void argmax(Consumer& my) {
 #pragma unroll 1
   for (int round = 0; round < 2; round++) {
     if (!best_of_block(my, best)) return;
-    if (round == 1) break;
+    if (round == 1) {
+      xray::gathered(my.log, abi::Phase::LmHead, true, abi::Phase::Argmax, abi::NO_LAYER);
+      break;
+    }
     if (my.thread() == 0) {
       post(my.args, slot, 2 * blockIdx.x, best.logit);
       post(my.args, slot, 2 * blockIdx.x + 1, __uint_as_float(best.row));
@@ -105,6 +109,7 @@ __device__ __forceinline__ void argmax(Consumer& my) {
     // Thread 0 has read what the warps wrote before they write again.
     if (!my.sync()) return;
     best = nothing();
+    xray::stamp(my.log, abi::EventKind::WaitExchange, abi::Phase::LmHead, abi::NO_LAYER);
     my.fine = take<1>(
                   my.args, slot, [&](int) { return my.thread() < int(gridDim.x); },
                   [&](int) { return 2 * my.thread(); },

@@ -6,15 +6,15 @@
 __device__ __forceinline__ float silu(float x) { return x / (1.f + expf(-x)); }
 
 // Gathers, multiplies and posts one product. False if the launch is to be left.
-__device__ __forceinline__ bool run_product(Consumer& my, u32 product, u32 token) {
-  const PhaseRow row = phase_row(product);
+template <class Format>
+__device__ __forceinline__ bool run_row(Consumer& my, u32 product, const PhaseRow& row, u32 token) {
   const Share tiles = share_of(shape::tiles(row.rows));
-  if (!gather(my, product, row, token)) return false;
+  if (!gather<Format>(my, product, row, token)) return false;
   const u32 layer = layer_of(product);
   const Slot to = slot_of(my.args, layer, row.phase, row.to_slot);
   const float* residual = my.shared.residual[row.residual];
-  return ::product(my, tiles, row.columns, layer, row.phase,
-                   [&](int at, float value) {
+  return ::product<Format>(my, matrix_of(my.args, product), tiles, row.columns, layer, row.phase,
+                           [&](int at, float value) {
     if (row.epilogue == Epilogue::Residual) {
       post(my.args, to, at, residual[at] + value);
       return;
@@ -33,4 +33,18 @@ __device__ __forceinline__ bool run_product(Consumer& my, u32 product, u32 token
       head::consider_logit(my, at, value);
     }
   });
+}
+
+template <class A, class B>
+constexpr bool SAME = false;
+template <class A>
+constexpr bool SAME<A, A> = true;
+
+// One piece of code for all products of a format.
+__device__ __forceinline__ bool run_product(Consumer& my, u32 product, u32 token) {
+  const PhaseRow row = phase_row(product);
+  if (!SAME<LayerFormat, HeadFormat> && row.phase == abi::Phase::LmHead) {
+    return run_row<HeadFormat>(my, LAYER_PRODUCTS * shape::LAYERS, HEAD_ROW, token);
+  }
+  return run_row<LayerFormat>(my, product, row, token);
 }

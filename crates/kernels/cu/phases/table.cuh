@@ -1,6 +1,6 @@
 // The phases that are products, as a table: what each gathers, multiplies and posts. One piece of
-// code runs them all (see run.cuh): a copy a phase would make the step's code larger than the
-// instruction cache, and every phase would begin by fetching it.
+// code runs them all (products.cuh): 57 KB of machine code where a copy a phase had 147 KB. It is
+// no faster for that on an H200 (notes/megakernel.md), only half as long.
 #pragma once
 #include "../exchange.cuh"
 #include "../shape.cuh"

@@ -5,7 +5,7 @@ use crate::exit::{Code, Exit};
 use crate::measure::{Setup, command, exit_of, prepare, tell, version};
 use crate::source;
 use crate::text_out::{put, say};
-use monolith_harness::bench::{self, Bench, BenchOptions, rendered};
+use monolith_harness::bench::{self, Bench, BenchOptions, Row, rendered};
 use monolith_harness::predict::Calibration;
 use monolith_harness::prompts::PromptIds;
 
@@ -26,7 +26,7 @@ pub fn run(args: &BenchArgs) -> Result<(), Exit> {
         return Err(Exit::message(Code::Gate, what));
     };
     prepare(results)?;
-    let pack = model.pack()?;
+    let pack = model.pack(args.format.format)?;
     let mut engine =
         setup.options.load_first(pack.clone(), None).map_err(crate::engine::exit_of)?;
     let mut subject = Bench {
@@ -39,10 +39,14 @@ pub fn run(args: &BenchArgs) -> Result<(), Exit> {
     };
     let options = options(args, setup.options.gpu().is_some());
     let mut progress = |what: &str| tell(&format!("bench: {what}"));
-    let (rows, left_out) = bench::run(&mut subject, &options, &mut progress).map_err(exit_of)?;
+    let (mut rows, left_out) =
+        bench::run(&mut subject, &options, &mut progress).map_err(exit_of)?;
     if rows.is_empty() {
         let what = format!("there is room for no test: {}", left_out.join("; "));
         return Err(Exit::message(Code::Usage, what));
+    }
+    if let Some(window_s) = args.energy {
+        add_energy(&mut subject, &mut rows, window_s)?;
     }
     folder.add_rows(&rows).map_err(exit_of)?;
     folder.add_command(&command(), &[version()]).map_err(exit_of)?;
@@ -50,6 +54,19 @@ pub fn run(args: &BenchArgs) -> Result<(), Exit> {
         say(&format!("bench: left out: {line}"));
     }
     put(&rendered(&rows, args.output))?;
+    Ok(())
+}
+
+/// Adds the energy to the rows of a depth, where the processor counts it.
+fn add_energy(subject: &mut Bench, rows: &mut [Row], window_s: f64) -> Result<(), Exit> {
+    if subject.probe.energy_j().is_none() {
+        say("bench: --energy: this processor has no counter of energy: left out");
+        return Ok(());
+    }
+    for row in rows.iter_mut().filter(|row| row.position.is_some()) {
+        tell(&format!("bench: energy of {}", row.test));
+        bench::add_energy(subject, row, window_s).map_err(exit_of)?;
+    }
     Ok(())
 }
 

@@ -15,11 +15,11 @@ use monolith_reference::{Intermediates, KvFormat, Place, Reference, Stop, first_
 /// # Errors
 /// Code 1 if an element differs; code 2 for a phase or layer that does not exist.
 pub fn run(args: &DiffArgs) -> Result<(), Exit> {
-    let options = engine::options(&args.engine, false)?;
+    let options = engine::options(&args.engine)?;
     let model = source::find(&args.model.model)?;
     let checkpoint = model.checkpoint()?;
     let stop = stop(args, checkpoint.config())?;
-    let mut engine = engine::load(&options, model.pack()?)?;
+    let mut engine = engine::load(&options, model.pack(None)?)?;
     check_tokens(args, engine.as_ref())?;
     let mut reference = Reference::new(&checkpoint, KvFormat::Bf16);
     for (position, &token) in args.tokens.iter().enumerate() {

@@ -2,10 +2,10 @@
 
 use crate::args::InspectArgs;
 use crate::exit::{Code, Exit};
-use crate::source;
 use crate::text_out::put;
+use crate::{losses, source};
 use comfy_table::{CellAlignment, Table, presets::NOTHING};
-use monolith_pack::{Header, Pack};
+use monolith_pack::{Geometry, Header, Pack};
 use std::fmt::Write;
 
 /// Shows a pack's header, and what follows from it.
@@ -50,7 +50,7 @@ fn table(pack: &Pack, args: &InspectArgs) -> String {
     let (header, config) = (pack.header(), pack.config());
     let mut text = format!(
         "model        {}{}\nshape        {} layers, hidden {}, intermediate {}, {} query and {} KV \
-         heads of {}, vocabulary {}{}\ntiles        {} rows, fragments of {} columns ({})\n\n",
+         heads of {}, vocabulary {}{}\nformat       {}\n{}\n",
         header.source.model,
         header.source.revision.as_ref().map_or(String::new(), |commit| format!(" at {commit}")),
         config.layers,
@@ -61,15 +61,15 @@ fn table(pack: &Pack, args: &InspectArgs) -> String {
         config.head_dim,
         config.vocab,
         if config.tied { ", tied" } else { "" },
-        header.tile_rows,
-        header.fragment_cols,
-        header.fragment_order,
+        header.formats.name(),
+        geometry(header),
     );
     let mut bytes = Table::new();
     bytes.load_style(NOTHING).set_header(["read by", "format", "bytes", "share"]);
     for (kind, sum) in header.bytes_by_kind() {
         let share = 100.0 * sum as f64 / header.payload_bytes() as f64;
-        bytes.add_row([kind, "bf16".into(), sum.to_string(), format!("{share:.1}%")]);
+        let format = format_of(header, &kind).to_owned();
+        bytes.add_row([kind, format, sum.to_string(), format!("{share:.1}%")]);
     }
     for column in [2, 3] {
         if let Some(column) = bytes.column_mut(column) {
@@ -84,10 +84,33 @@ fn table(pack: &Pack, args: &InspectArgs) -> String {
     if let (Some(limit), Some(speed)) = (roofline(header, args), args.gb_s) {
         let _ = writeln!(text, "roofline at {speed} GB/s    {limit:.1} tok/s");
     }
+    if let Some(losses) = losses::table(header) {
+        let _ = writeln!(text, "\n{losses}");
+    }
     if args.sections {
         text.push_str(&sections(header));
     }
     text
+}
+
+/// A line for each format: how its tiles are made.
+fn geometry(header: &Header) -> String {
+    let line = |of: &Geometry| {
+        let scales =
+            of.scales.as_ref().map_or(String::new(), |scales| format!("; scales {scales}"));
+        format!(
+            "tiles {:<6} {} rows, fragments of {} columns ({}){scales}\n",
+            of.format, header.tile_rows, of.fragment_cols, of.fragment_order
+        )
+    };
+    header.geometry.iter().map(line).collect()
+}
+
+/// The format of this kind of section.
+fn format_of<'a>(header: &'a Header, kind: &str) -> &'a str {
+    let named = |name: &str| name.rsplit('.').next() == Some(kind);
+    let entry = header.sections.iter().find(|entry| named(&entry.name));
+    entry.map_or("", |entry| &entry.format)
 }
 
 fn sections(header: &Header) -> String {

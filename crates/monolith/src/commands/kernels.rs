@@ -42,11 +42,11 @@ fn list() -> String {
         for arch in Arch::ALL {
             table.add_row([
                 variant.name.to_owned(),
-                format!("{:?}", variant.format).to_lowercase(),
+                variant.formats(),
                 format!("{:?}", variant.handoff),
                 arch.to_string(),
                 variant.threads(arch).to_string(),
-                format!("{} x {} KiB", variant.stages_on(arch), variant.stage_bytes >> 10),
+                format!("{} x {} KiB", variant.stages[arch as usize], variant.stage_bytes >> 10),
                 variant.kv_chunk.to_string(),
                 variant.kv_splits.to_string(),
                 variant.kv_ahead.to_string(),

@@ -3,14 +3,13 @@
 use crate::args::{RunArgs, SamplingArgs};
 use crate::exit::{Code, Exit};
 use crate::sample::{Sampler, Sampling};
-use crate::source::Model;
 use crate::text_out::{Kind, check_output, put, say, write_file};
 use crate::{engine, interrupt, prompt, source};
 use monolith_abi::dump::Dump;
 use monolith_engine::Engine;
 use monolith_pack::Pack;
 use monolith_text::{StopTokens, StreamDecoder};
-use monolith_xray::{Analysis, trace_from_dump};
+use monolith_xray::{Analysis, dump_file, page, trace_from_dump};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -20,15 +19,16 @@ use std::time::{Duration, Instant};
 /// A model that is missing or damaged, an engine that cannot run, a prompt that is empty or does
 /// not fit.
 pub fn run(args: &RunArgs) -> Result<(), Exit> {
-    let options = engine::options(&args.engine, args.xray.file.is_some())?;
+    let options = engine::options(&args.engine)?;
+    let options = if args.xray.file.is_some() { options.recording() } else { options };
     if let Some(path) = &args.xray.file {
-        check_output(path, Kind::Trace)?;
+        check_output(path, if is_dump(path) { Kind::Dump } else { Kind::Trace })?;
     }
     let model = source::find(&args.model.model)?;
     let text = prompt::read(args)?;
     let tokenizer = model.tokenizer()?;
     let prompt = prompt::encode(text, args, &model, &tokenizer)?;
-    let pack = model.pack()?;
+    let pack = model.pack(args.format.format)?;
     let mut engine = engine::load(&options, pack.clone())?;
     prompt::check(&prompt, engine.as_ref())?;
     let stop = if args.ignore_eos { StopTokens::default() } else { StopTokens::load(&model.dir)? };
@@ -46,7 +46,7 @@ pub fn run(args: &RunArgs) -> Result<(), Exit> {
     let (streamed, dump) = decode.finish()?;
     report(args, &outcome, &streamed, engine.as_ref(), &pack)?;
     match (&args.xray.file, dump) {
-        (Some(path), Some(dump)) => write_trace(args, path, &dump, &model),
+        (Some(path), Some(dump)) => write_trace(args, path, &dump),
         (Some(path), None) => {
             say(&format!("monolith: no step ended, so {} was not written", path.display()));
             Ok(())
@@ -272,10 +272,16 @@ fn report(
     Ok(())
 }
 
-/// Writes the page's trace; shows the analysis on stderr.
-fn write_trace(args: &RunArgs, path: &Path, dump: &Dump, model: &Model) -> Result<(), Exit> {
-    let trace = trace_from_dump(dump, &model.source().model)?;
-    write_file(path, &monolith_xray::page::write(&trace))?;
+/// Whether the file is to hold the dump as it is, and not the page's trace.
+fn is_dump(path: &Path) -> bool {
+    path.extension().is_some_and(|ending| ending == "xray")
+}
+
+/// Writes the dump or the page's trace; shows the analysis on stderr.
+fn write_trace(args: &RunArgs, path: &Path, dump: &Dump) -> Result<(), Exit> {
+    let trace = trace_from_dump(dump)?;
+    let bytes = if is_dump(path) { dump_file::write(dump) } else { page::write(&trace) };
+    write_file(path, &bytes)?;
     if !args.quiet && !args.json {
         say(&format!(
             "\nX-ray of position {} -> {}\n{}",

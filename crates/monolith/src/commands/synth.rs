@@ -6,33 +6,61 @@ use crate::interrupt;
 use crate::progress::bytes_bar;
 use crate::source;
 use crate::text_out::say;
-use monolith_model::synth;
+use monolith_model::synth::{self, Deltas, Progress};
+use monolith_model::{Config, ModelError};
+use std::io::ErrorKind;
 use std::path::Path;
 use std::time::Instant;
 
-/// Writes a model of synthetic weights.
+/// Writes a model of synthetic weights, or one that deltas make of such weights.
 ///
 /// # Errors
-/// An unknown shape, a folder that exists, a full disk.
+/// An unknown shape, deltas that are damaged, a folder that exists, a full disk.
 pub fn run(args: &SynthArgs) -> Result<(), Exit> {
-    let shape = args.shape.display();
-    let config = source::shape(&args.shape)?;
-    refuse_existing(&args.out)?;
-    let total = synth::file_bytes(&config);
+    match &args.deltas {
+        Some(dir) => {
+            let metadata = std::fs::metadata(dir);
+            if metadata.is_err_and(|error| error.kind() == ErrorKind::NotFound) {
+                let what = format!("--deltas {}: no such folder", dir.display());
+                return Err(Exit::message(Code::NoModel, what));
+            }
+            refuse_existing(&args.out)?;
+            let deltas = Deltas::open(dir).or_exit(Code::Failure)?;
+            let what = format!("{}, over seed {}", dir.display(), deltas.seed());
+            written(args, deltas.config(), &what, |progress| deltas.write(&args.out, progress))
+        }
+        None => {
+            let config = source::shape(&args.shape)?;
+            refuse_existing(&args.out)?;
+            let what = format!("{} of seed {}", args.shape.display(), args.seed);
+            written(args, &config, &what, |progress| {
+                synth::write(&config, args.seed, &args.out, progress)
+            })
+        }
+    }
+}
+
+/// Writes, with a bar, and says what was written and how fast.
+fn written(
+    args: &SynthArgs,
+    config: &Config,
+    what: &str,
+    write: impl FnOnce(Progress) -> Result<(), ModelError>,
+) -> Result<(), Exit> {
+    let total = synth::file_bytes(config);
     let bar = bytes_bar("writing", total);
     let begin = Instant::now();
     interrupt::catch();
     let progress = |done| {
         bar.set_position(done);
-        if interrupt::raised() { Err(std::io::ErrorKind::Interrupted.into()) } else { Ok(()) }
+        if interrupt::raised() { Err(ErrorKind::Interrupted.into()) } else { Ok(()) }
     };
-    synth::write(&config, args.seed, &args.out, &progress).or_exit(Code::Failure)?;
+    write(&progress).or_exit(Code::Failure)?;
     bar.finish_and_clear();
     let seconds = begin.elapsed().as_secs_f64();
     say(&format!(
-        "{}: {shape} of seed {}, {total} bytes in {seconds:.1} s ({:.2} GB/s)",
+        "{}: {what}, {total} bytes in {seconds:.1} s ({:.2} GB/s)",
         args.out.display(),
-        args.seed,
         total as f64 / 1e9 / seconds
     ));
     Ok(())

@@ -2,7 +2,7 @@
 
 use crate::support::{Place, outcome};
 
-const COMMANDS: [&str; 14] = [
+const COMMANDS: [&str; 16] = [
     "run",
     "pack",
     "inspect",
@@ -12,8 +12,10 @@ const COMMANDS: [&str; 14] = [
     "ids",
     "gate",
     "bench",
+    "quality",
     "report",
     "kernels",
+    "xray",
     "doctor",
     "completions",
     "man",

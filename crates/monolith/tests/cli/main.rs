@@ -14,6 +14,7 @@ mod measure;
 mod model;
 mod pack;
 mod prompt;
+mod quality;
 mod run;
 mod support;
 mod synth;

@@ -11,7 +11,7 @@ fn reference() -> String {
     root("crates/harness/tests/data/fixture")
 }
 
-fn root(path: &str) -> String {
+pub fn root(path: &str) -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(path);
     path.canonicalize().unwrap().to_str().unwrap().to_owned()
 }
@@ -22,7 +22,7 @@ fn write_pack(place: &Place, name: &str, weights: &dyn Weights) {
 }
 
 /// A place with the fixture's pack and its prompts' ids.
-fn prepared() -> Place {
+pub fn prepared() -> Place {
     let place = Place::new();
     write_pack(&place, "fixture.pack", &fixture::weights());
     let prompts = root("data/prompts/bench.jsonl");
@@ -42,7 +42,7 @@ fn bench(place: &Place, more: &[&str]) -> Outcome {
 }
 
 /// The one run's folder.
-fn run_folder(place: &Place) -> PathBuf {
+pub fn run_folder(place: &Place) -> PathBuf {
     let entries = place.path("results").read_dir().unwrap();
     let mut folders: Vec<PathBuf> = entries.map(|entry| entry.unwrap().path()).collect();
     folders.retain(|path| path.is_dir());
@@ -62,8 +62,9 @@ fn a_speed_needs_a_gate_and_keeps_needing_it() {
     let record = place.path(gated.stdout.trim_end());
     assert_eq!(record.parent(), Some(&*run_folder(&place)));
 
-    let measured = bench(&place, &["-o", "jsonl"]);
+    let measured = bench(&place, &["-o", "jsonl", "--energy", "0.1"]);
     assert_eq!(measured.code, 0, "{}", measured.stderr);
+    assert!(measured.stderr.contains("no counter of energy"), "{}", measured.stderr);
     let rows: Vec<serde_json::Value> =
         measured.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let tests: Vec<&str> = rows.iter().map(|row| row["test"].as_str().unwrap()).collect();
@@ -159,6 +160,7 @@ fn arguments_that_cannot_be() {
     bench(&["--engine", "cpu", "--blocks", "4"], "options of the CUDA engine");
     bench(&["--blocks", "4", "--threads", "4"], "cannot be used with");
     bench(&["--blocks", "0"], "--blocks");
+    bench(&["--energy", "0"], "--energy");
     place.fails(&["bench"], 2, "--ids");
     place.fails(&["gate", "-m", "x"], 2, "--reference");
     place.fails(&["bench", "--ids", "x", "--blocks", "4"], 3, "GPU");

@@ -1,6 +1,7 @@
 //! `pack`, `inspect`, and running a pack.
 
 use crate::support::{Place, outcome, replace, tiny};
+use safetensors::tensor::{Dtype, SafeTensors, TensorView};
 use std::os::unix::fs::PermissionsExt;
 
 /// A pack of the shipped model, as `tiny.pack`.
@@ -111,6 +112,109 @@ fn pack_refuses_where_it_cannot_write() {
     assert!(!place.path("x.pack").exists());
 }
 
+#[test]
+fn fp8_packs_say_what_was_lost() {
+    let (place, model) = (Place::new(), tiny());
+    let model = model.to_str().unwrap();
+    for (format, quantized) in [("fp8", true), ("fp8-head-bf16", false)] {
+        let seen = place.run(&["pack", "-m", model, "--format", format, "-o", "a.pack"]);
+        assert_eq!((seen.code, seen.stdout.as_str()), (0, ""), "{}", seen.stderr);
+        assert!(seen.stderr.contains(&format!("packed {model} as {format}: ")), "{}", seen.stderr);
+        let text = place.succeeds(&["inspect", "a.pack"]);
+        let losses = |text: &str| -> Vec<String> {
+            let lines =
+                text.lines().map(str::trim_end).skip_while(|line| !line.contains("became 0"));
+            lines
+                .take_while(|line| line.contains('%') || line.contains("became"))
+                .map(String::from)
+                .collect()
+        };
+        let shown = losses(&seen.stderr);
+        assert_eq!(shown, losses(&text));
+        assert_eq!(shown.len(), if quantized { 6 } else { 5 }, "{shown:?}");
+        assert_eq!(shown.iter().any(|line| line.contains("lm_head")), quantized);
+        for part in [&format!("format       {format}\n"), "tiles fp8", "scales f32 per row"] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+        let json: serde_json::Value =
+            serde_json::from_str(&place.succeeds(&["inspect", "a.pack", "--json"])).unwrap();
+        assert_eq!(json["header"]["formats"]["layers"], "fp8");
+        assert!(json["header"]["bytes_per_token"].as_u64().unwrap() < 13_903_360 * 6 / 10);
+    }
+    let names = ["bf16", "fp8", "fp8-head-bf16"];
+    let seen = place.run(&["pack", "-m", model, "--format", "fp9", "-o", "b.pack"]);
+    assert!(seen.code == 2 && names.iter().all(|name| seen.stderr.contains(name)));
+}
+
+#[test]
+fn a_pack_has_one_format() {
+    let place = packed();
+    for file in ["tokenizer.json", "tokenizer_config.json", "generation_config.json"] {
+        std::fs::copy(tiny().join(file), place.path(file)).unwrap();
+    }
+    let run = ["run", "-q", "-n", "2", "-p", "My", "-m", "tiny.pack", "--format"];
+    place.succeeds(&[&run[..], &["bf16"]].concat());
+    let message = "--format fp8: tiny.pack is bf16; name the model's folder, or leave --format out";
+    place.fails(&[&run[..], &["fp8"]].concat(), 2, message);
+}
+
+/// The shipped model, its layers as an FP8 checkpoint: code 0x38 is 1.
+fn fp8_checkpoint(place: &Place) {
+    let dir = place.model("fp8");
+    let file = std::fs::read(dir.join("model.safetensors")).unwrap();
+    let tensors = SafeTensors::deserialize(&file).unwrap();
+    let mut entries = Vec::new();
+    for (name, view) in tensors.tensors() {
+        let shape = view.shape().to_vec();
+        if name.ends_with("_proj.weight") {
+            let codes = vec![0x38; shape[0] * shape[1]];
+            entries.push((name.clone(), Dtype::F8_E4M3, shape.clone(), codes));
+            let scales = 0.5f32.to_le_bytes().repeat(shape[0]);
+            entries.push((format!("{name}_scale"), Dtype::F32, vec![shape[0], 1], scales));
+        } else {
+            entries.push((name, view.dtype(), shape, view.data().to_vec()));
+        }
+    }
+    let views = entries.iter().map(|(name, dtype, shape, bytes)| {
+        (name.clone(), TensorView::new(*dtype, shape.clone(), bytes).unwrap())
+    });
+    replace(&dir.join("model.safetensors"), &safetensors::serialize(views, None).unwrap());
+    quantized_as(place, COMPRESSED);
+}
+
+const COMPRESSED: &str = r#"{"quant_method": "compressed-tensors", "format": "float-quantized",
+    "config_groups": {"group_0": {"weights":
+        {"type": "float", "num_bits": 8, "strategy": "channel", "symmetric": true}}}}"#;
+
+fn quantized_as(place: &Place, quantization: &str) {
+    let text = std::fs::read(tiny().join("config.json")).unwrap();
+    let mut config: serde_json::Value = serde_json::from_slice(&text).unwrap();
+    config["quantization_config"] = serde_json::from_str(quantization).unwrap();
+    replace(&place.path("fp8/config.json"), config.to_string().as_bytes());
+}
+
+#[test]
+fn an_fp8_checkpoint_is_taken_over() {
+    let place = Place::new();
+    fp8_checkpoint(&place);
+    let seen = place.run(&["pack", "-m", "fp8", "-o", "as-stored.pack"]);
+    for part in ["packed fp8 as fp8-head-bf16", "down: 1536 rows taken over", " 0.000% "] {
+        assert!(seen.stderr.contains(part), "{part}: {}", seen.stderr);
+    }
+    let seen = place.run(&["pack", "-m", "fp8", "--format", "fp8", "-o", "fp8.pack"]);
+    let head = "lm_head: 0 rows taken over from the checkpoint's FP8, 4096 quantized here";
+    assert!(seen.code == 0 && seen.stderr.contains(head), "{}", seen.stderr);
+    place.succeeds(&["run", "-q", "-n", "2", "-p", "My", "-m", "fp8"]);
+    let bf16 = ["pack", "-m", "fp8", "--format", "bf16", "-o", "bf16.pack"];
+    place.fails(&bf16, 1, "q_proj.weight: FP8 in the checkpoint");
+    place.fails(&["diff", "-m", "fp8"], 1, "quantization_config");
+    quantized_as(&place, r#"{"quant_method": "fp8", "weight_block_size": [128, 128]}"#);
+    for args in [&["pack", "-m", "fp8", "-o", "x.pack"][..], &["run", "-m", "fp8", "-p", "a"]] {
+        place.fails(args, 1, "name the bf16 checkpoint and pack it with `--format fp8`");
+    }
+    assert!(!place.path("x.pack").exists() && !place.path("bf16.pack").exists());
+}
+
 /// A model that is too large to be packed in memory each time, and no larger.
 fn large() -> Place {
     let place = Place::new();
@@ -128,13 +232,23 @@ fn a_large_model_is_packed_once_into_the_cache() {
     let place = large();
     let args = ["diff", "-m", "large", "--tokens", "1", "--stop-after", "qkv"];
     let first = place.run(&args);
-    assert!(first.stderr.contains("packing large into "), "{}", first.stderr);
+    assert!(first.stderr.contains("packing large as bf16 into "), "{}", first.stderr);
     let second = place.run(&args);
     assert_eq!((second.code, second.stderr.as_str()), (0, ""));
+    // Another format is another pack.
+    for file in ["tokenizer.json", "tokenizer_config.json", "generation_config.json"] {
+        std::fs::copy(tiny().join(file), place.path("large").join(file)).unwrap();
+    }
+    let run = |format: &str| {
+        place.run(&["run", "-q", "-n", "1", "-p", "My", "-m", "large", "--format", format]).stderr
+    };
+    assert!(run("fp8").contains("packing large as fp8 into "));
+    assert_eq!((run("fp8"), run("bf16")), (String::new(), String::new()));
     // One that was damaged is made again.
-    let pack = place.path("cache").read_dir().unwrap().next().unwrap().unwrap().path();
-    std::fs::write(&pack, "damaged").unwrap();
-    assert!(place.run(&args).stderr.contains("packing large into "));
+    for pack in place.path("cache").read_dir().unwrap() {
+        std::fs::write(pack.unwrap().path(), "damaged").unwrap();
+    }
+    assert!(place.run(&args).stderr.contains("packing large as bf16 into "));
     // A cache that cannot be is named, with the variable that moves it.
     let seen = outcome(place.command(&args).env("MONOLITH_CACHE", place.path("config.json")));
     seen.is_failure(1, "set MONOLITH_CACHE to another one");

@@ -1,6 +1,55 @@
 //! `synth`: the same bytes for the same seed, and never over what is there.
 
 use crate::support::{Place, tiny};
+use safetensors::tensor::{Dtype, SafeTensors, TensorView};
+use std::path::{Path, PathBuf};
+
+/// What is shipped to be rebuilt.
+fn standin() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../data/standin").canonicalize().unwrap()
+}
+
+/// A folder of deltas that change nothing about these weights of seed 5, at rank 1.
+fn idle_deltas(base: &Path, out: &Path) {
+    std::fs::create_dir(out).unwrap();
+    std::fs::copy(base.join("config.json"), out.join("config.json")).unwrap();
+    for name in ["generation_config.json", "tokenizer.json", "tokenizer_config.json"] {
+        std::fs::copy(tiny().join(name), out.join(name)).unwrap();
+    }
+    let file = std::fs::read(base.join("model.safetensors")).unwrap();
+    let mut entries: Vec<(String, Dtype, Vec<usize>, Vec<u8>)> = Vec::new();
+    let mut add = |name: String, dtype, shape: &[usize], bytes: &[u8]| {
+        entries.push((name, dtype, shape.to_vec(), bytes.to_vec()));
+    };
+    for (name, tensor) in SafeTensors::deserialize(&file).unwrap().iter() {
+        let &[rows, cols] = tensor.shape() else {
+            add(name.to_owned(), Dtype::BF16, tensor.shape(), tensor.data());
+            continue;
+        };
+        add(format!("{name}.scale"), Dtype::F32, &[1], &1f32.to_le_bytes());
+        // Products of -0: they leave even the sign of a zero.
+        let parts = if name == "model.embed_tokens.weight" {
+            add(format!("{name}.offset"), Dtype::F32, &[cols], &vec![0; 4 * cols]);
+            vec![("rows", 0, cols, 1f32)]
+        } else {
+            vec![("a", 1, cols, -1.0), ("b", 1, rows, 1.0)]
+        };
+        for (part, rows, cols, scale) in parts {
+            add(format!("{name}.{part}"), Dtype::I8, &[rows, cols], &vec![0; rows * cols]);
+            add(
+                format!("{name}.{part}_scale"),
+                Dtype::F32,
+                &[rows],
+                &scale.to_le_bytes().repeat(rows),
+            );
+        }
+    }
+    let views = entries.iter().map(|(name, dtype, shape, bytes)| {
+        (name, TensorView::new(*dtype, shape.clone(), bytes).unwrap())
+    });
+    let file = safetensors::serialize(views, None).unwrap();
+    std::fs::write(out.join("deltas-00001-of-00001.safetensors"), file).unwrap();
+}
 
 #[test]
 fn a_seed_gives_the_same_bytes_every_time() {
@@ -42,5 +91,53 @@ fn a_shape_that_is_none() {
     let args = ["synth", "--shape", tokenizer.to_str().unwrap(), "-o", "x"];
     place.fails(&args, 1, "tokenizer.json: model_type is missing");
     place.fails(&["synth"], 2, "--out");
+    assert!(!place.path("x").exists());
+}
+
+#[test]
+fn a_model_is_rebuilt_from_deltas_if_it_is_the_promised_one() {
+    let place = Place::new();
+    let config = tiny().join("config.json");
+    place.succeeds(&["synth", "--shape", config.to_str().unwrap(), "--seed", "5", "-o", "base"]);
+    idle_deltas(&place.path("base"), &place.path("deltas"));
+    let promise = |sha256: &str| {
+        let text = format!(r#"{{"base_seed": 5, "model_sha256": "{sha256}"}}"#);
+        std::fs::write(place.path("deltas/standin.json"), text).unwrap();
+    };
+    let args = ["synth", "--deltas", "deltas", "-o", "out/model"];
+    promise(&"0".repeat(64));
+    let seen = place.run(&args);
+    seen.is_failure(1, "standin.json says 0000");
+    assert!(!place.path("out/model").exists(), "what is wrong is not kept");
+
+    let (_, found) = seen.stderr.split_once(": sha256 ").unwrap();
+    promise(&found[..64]);
+    let seen = place.run(&args);
+    assert_eq!((seen.code, seen.stdout.as_str()), (0, ""), "{}", seen.stderr);
+    assert!(seen.stderr.contains("deltas, over seed 5"), "{}", seen.stderr);
+    let weights = |out: &str| std::fs::read(place.path(out).join("model.safetensors")).unwrap();
+    assert!(weights("base") == weights("out/model"), "these deltas change nothing");
+    place.succeeds(&["run", "-m", "out/model", "-p", "The sea", "-n", "2"]);
+    place.fails(&args, 1, "exists and is not empty");
+}
+
+#[test]
+fn deltas_that_are_none_leave_nothing() {
+    let place = Place::new();
+    let deltas = standin();
+    let deltas = deltas.to_str().unwrap();
+    for option in [["--shape", "tiny"], ["--seed", "0"]] {
+        let args = [&["synth", "--deltas", deltas, "-o", "x"][..], &option[..]].concat();
+        place.fails(&args, 2, "cannot be used with");
+    }
+    place.fails(&["synth", "--deltas", "none", "-o", "x"], 4, "--deltas none: no such folder");
+    let tiny = tiny();
+    let tiny = tiny.to_str().unwrap();
+    place.fails(&["synth", "--deltas", tiny, "-o", "x"], 1, "standin.json: No such file");
+    std::fs::create_dir(place.path("d")).unwrap();
+    for name in ["standin.json", "config.json", "deltas-00001-of-00001.safetensors"] {
+        std::fs::copy(standin().join(name), place.path("d").join(name)).unwrap();
+    }
+    place.fails(&["synth", "--deltas", "d", "-o", "x"], 1, "generation_config.json: No such file");
     assert!(!place.path("x").exists());
 }

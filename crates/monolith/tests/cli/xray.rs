@@ -1,4 +1,4 @@
-//! `run --xray`: the file, and what happens where there can be none.
+//! `run --xray`: the file, and what happens where there can be none; `xray`: what it says.
 
 use crate::support::{PROMPT, Place, tiny};
 use monolith_xray::{Trace, page};
@@ -67,4 +67,105 @@ fn a_trace_that_cannot_be_written_is_refused_at_once() {
         let args = ["run", "-m", model.to_str().unwrap(), "-p", "x", "--xray", path];
         place.fails(&args, code, message);
     }
+}
+
+/// A place with a dump of one step in it, `x.xray`.
+fn recorded() -> Place {
+    let place = Place::new();
+    run(&place, &["-n", "3", "-p", "x", "-t", "2", "-q", "--xray", "x.xray", "--xray-at", "2"]);
+    place
+}
+
+#[test]
+fn a_dump_is_written_where_its_name_asks_for_it() {
+    let place = recorded();
+    let dump = monolith_xray::dump_file::read(&std::fs::read(place.path("x.xray")).unwrap());
+    let dump = dump.unwrap();
+    assert_eq!((dump.model.as_str(), dump.blocks.len()), ("tiny", 2));
+}
+
+#[test]
+fn a_recorded_step_is_analyzed() {
+    let place = recorded();
+    let text = place.succeeds(&["xray", "analyze", "x.xray"]);
+    assert!(text.starts_with("token ") && text.contains(" on 2 threads: "), "{text}");
+    for part in ["% unrecorded", "critical path: ", "wait_exchange qkv", "one third of"] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    let json = place.succeeds(&["xray", "analyze", "x.xray", "--json"]);
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    let token = json["token_ns"].as_u64().unwrap();
+    let totals = json["path"]["totals"].as_object().unwrap();
+    assert_eq!(totals.values().map(|ns| ns.as_u64().unwrap()).sum::<u64>(), token);
+    assert_eq!(json["blocks"].as_array().unwrap().len(), 2);
+}
+
+#[test]
+fn the_pages_trace_is_analyzed_too() {
+    let place = recorded();
+    let written = place.succeeds(&["xray", "export", "x.xray", "--to", "page"]);
+    assert_eq!(written, "x.json.gz\n");
+    assert_eq!(trace(&place).meta().blocks, 2);
+    let analyze = |file| place.succeeds(&["xray", "analyze", file]);
+    assert_eq!(analyze("x.json.gz"), analyze("x.xray"));
+}
+
+#[test]
+fn every_format_is_written_beside_the_dump_or_where_asked() {
+    let place = recorded();
+    for (format, name) in [
+        ("perfetto", "x.pftrace"),
+        ("chrome", "x.chrome.json"),
+        ("speedscope", "x.speedscope.json"),
+        ("csv", "x.csv"),
+        ("png", "x.png"),
+    ] {
+        // The second time it replaces its own.
+        for _ in 0..2 {
+            let written = place.succeeds(&["xray", "export", "x.xray", "--to", format]);
+            assert_eq!(written, format!("{name}\n"));
+        }
+        assert!(!std::fs::read(place.path(name)).unwrap().is_empty());
+        let other = ["xray", "export", "x.xray", "--to", format, "-o", "other"];
+        assert_eq!(place.succeeds(&other), "other\n");
+        std::fs::remove_file(place.path("other")).unwrap();
+    }
+    let csv = std::fs::read_to_string(place.path("x.csv")).unwrap();
+    assert!(csv.starts_with("block,"), "{csv}");
+    assert!(std::fs::read(place.path("x.png")).unwrap().starts_with(b"\x89PNG"));
+}
+
+#[test]
+fn what_is_no_recorded_step() {
+    let place = recorded();
+    let dump = std::fs::read(place.path("x.xray")).unwrap();
+    std::fs::write(place.path("cut.xray"), &dump[..dump.len() - 1]).unwrap();
+    std::fs::write(place.path("notes.txt"), "notes").unwrap();
+    for (file, code, message) in [
+        ("none.xray", 4, "none.xray: No such file"),
+        ("cut.xray", 1, "cut.xray: the dump's body is"),
+        ("notes.txt", 1, "notes.txt: neither gzip nor JSON"),
+    ] {
+        place.fails(&["xray", "analyze", file], code, message);
+        place.fails(&["xray", "export", file, "--to", "csv", "-o", "x.csv"], code, message);
+        assert!(!place.path("x.csv").exists());
+    }
+}
+
+#[test]
+fn what_is_not_replaced() {
+    let place = recorded();
+    std::fs::write(place.path("notes.txt"), "notes").unwrap();
+    for format in ["page", "perfetto", "chrome", "speedscope", "csv", "png"] {
+        let onto = |file, code, message| {
+            let args = ["xray", "export", "x.xray", "--to", format, "-o", file];
+            place.fails(&args, code, message);
+        };
+        onto("notes.txt", 1, "notes.txt exists and is no ");
+        onto("x.xray", 2, "x.xray is the file to read");
+    }
+    assert_eq!(std::fs::read(place.path("notes.txt")).unwrap(), b"notes");
+    place.fails(&["xray", "export", "x.xray", "--to", "pdf"], 2, "perfetto");
+    place.fails(&["xray", "export", "x.xray"], 2, "--to");
+    place.fails(&["xray"], 2, "analyze");
 }

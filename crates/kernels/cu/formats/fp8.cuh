@@ -1,0 +1,57 @@
+// FP8 weights, E4M3 with an fp32 scale a row: a lane's 16 bytes of a fragment are two steps along
+// K, four codes a word.
+//
+// Widened without a conversion: a code's seven low bits, put where a bf16 has the low four bits of
+// its exponent and the high three of its mantissa, are the weight times 2^-120, subnormals
+// included. The activation is taken times 2^100, so that products stay far from fp32's ends, and
+// the sums times 2^20. All of it is exact.
+#pragma once
+#include "../activation.cuh"
+
+struct Fp8 {
+  static constexpr int COLS = abi::FRAGMENT_COLS_FP8;
+  static constexpr int BYTES = abi::FRAGMENT_BYTES_FP8;
+  static constexpr int SCALE_BYTES = abi::SCALE_BYTES_FP8;
+  static constexpr float X_SCALE = 0x1p100f;
+  // What is left to multiply the sums by, besides the row's scale.
+  static constexpr float SUM_SCALE = 0x1p20f;
+  using Activation = Parts;
+
+  __device__ static __forceinline__ void multiply(const u8* fragment, const u8* x, float (&sums)[4]) {
+    const uint4 codes = reinterpret_cast<const uint4*>(fragment)[threadIdx.x % 32];
+    step(codes.x, codes.y, x, sums);
+    step(codes.z, codes.w, x + Activation::STEP_BYTES, sums);
+  }
+
+  // One step along K: four codes of row g, and of row g + 8.
+  __device__ static __forceinline__ void step(u32 top, u32 bottom, const u8* x, float (&sums)[4]) {
+    const uint2 b = *reinterpret_cast<const uint2*>(x);
+    const uint4 weights = {even_pair(top), even_pair(bottom), odd_pair(top), odd_pair(bottom)};
+    ptx::mma_bf16(sums, weights, b.x, b.y);
+  }
+
+  static constexpr u32 MAGNITUDES = 0x07f007f0u;
+  static constexpr u32 SIGNS = 0x80008000u;
+
+  // The even bytes of a word as a pair of bf16, times 2^-120: columns 2 t and 2 t + 1.
+  __device__ static __forceinline__ u32 even_pair(u32 codes) {
+    return ((codes << 4) & MAGNITUDES) | ((codes << 8) & SIGNS);
+  }
+
+  // And the odd bytes: columns 2 t + 8 and 2 t + 9.
+  __device__ static __forceinline__ u32 odd_pair(u32 codes) {
+    return ((codes >> 4) & MAGNITUDES) | (codes & SIGNS);
+  }
+
+  // Two neighbouring elements (the column is even) of a tile's row, in global memory, without the
+  // row's scale.
+  __device__ static __forceinline__ float2 element_pair(const u8* tile, int row, int column) {
+    const int within = column % COLS, within_step = within % abi::FRAGMENT_COLS;
+    const int lane = 4 * (row % 8) + within_step % 8 / 2;
+    const int word = 2 * (within / abi::FRAGMENT_COLS) + row / 8;
+    const u8* fragment = tile + column / COLS * BYTES;
+    const u32 codes = reinterpret_cast<const u32*>(fragment)[lane * 4 + word];
+    const u32 pair = within_step < 8 ? even_pair(codes) : odd_pair(codes);
+    return {bf16_low(pair) * 0x1p120f, bf16_high(pair) * 0x1p120f};
+  }
+};

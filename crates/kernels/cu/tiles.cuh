@@ -1,0 +1,81 @@
+// Tiles: 16 rows, all columns, in fragments; then, in formats that have them, a scale a row.
+#pragma once
+#include "formats/bf16.cuh"
+#include "formats/fp8.cuh"
+#include "ring.cuh"
+
+template <u32 FORMAT>
+struct FormatOf;
+template <>
+struct FormatOf<static_cast<u32>(abi::WeightFormat::Bf16)> {
+  using Type = Bf16;
+};
+template <>
+struct FormatOf<static_cast<u32>(abi::WeightFormat::Fp8)> {
+  using Type = Fp8;
+};
+
+using LayerFormat = FormatOf<ML_FORMAT>::Type;
+// The LM head's, and the embedding's.
+using HeadFormat = FormatOf<ML_HEAD_FORMAT>::Type;
+
+template <class Format>
+struct Tiles {
+  // A stage holds a piece of a tile, of at most this many fragments.
+  static constexpr int STAGE_FRAGMENTS = shape::STAGE_BYTES / Format::BYTES;
+  static_assert(STAGE_FRAGMENTS % (2 * shape::TEAM_WARPS) == 0, "a stage divides among a team's warps");
+
+  __device__ static constexpr int fragments(int columns) { return columns / Format::COLS; }
+
+  // What is streamed of a tile: its fragments.
+  __device__ static constexpr int stream_bytes(int columns) { return fragments(columns) * Format::BYTES; }
+
+  // From one tile to the next.
+  __device__ static constexpr int bytes(int columns) {
+    return stream_bytes(columns) + Format::SCALE_BYTES;
+  }
+
+  __device__ static constexpr int pieces(int columns) {
+    return (fragments(columns) + STAGE_FRAGMENTS - 1) / STAGE_FRAGMENTS;
+  }
+
+  // Whether the columns are whole rounds of a team's warps, two fragments each: else the last
+  // round's fragments are looked at one by one.
+  __device__ static constexpr bool whole_rounds(int columns) {
+    return fragments(columns) % (2 * shape::TEAM_WARPS) == 0;
+  }
+  static constexpr bool WHOLE_ROUNDS = whole_rounds(shape::HIDDEN) && whole_rounds(shape::Q_DIM) &&
+                                       whole_rounds(shape::INTERMEDIATE);
+
+  // A row's scale, with what the format's arithmetic leaves to be multiplied.
+  __device__ static __forceinline__ float row_scale(const u8* tiles, int columns, int row) {
+    if constexpr (Format::SCALE_BYTES == 0) {
+      return 1.f;
+    } else {
+      return scales(tiles, columns, row)[row % shape::TILE_ROWS] * Format::SUM_SCALE;
+    }
+  }
+
+  // Two neighbouring elements (the column is even) of a row.
+  __device__ static __forceinline__ float2 element_pair(const u8* tiles, int columns, int row,
+                                                        int column) {
+    const u8* tile = tiles + u64(row / shape::TILE_ROWS) * bytes(columns);
+    float2 pair = Format::element_pair(tile, row % shape::TILE_ROWS, column);
+    if constexpr (Format::SCALE_BYTES != 0) {
+      const float scale = scales(tiles, columns, row)[row % shape::TILE_ROWS];
+      pair = {pair.x * scale, pair.y * scale};
+    }
+    return pair;
+  }
+
+ private:
+  __device__ static __forceinline__ const float* scales(const u8* tiles, int columns, int row) {
+    const u8* tile = tiles + u64(row / shape::TILE_ROWS) * bytes(columns);
+    return reinterpret_cast<const float*>(tile + stream_bytes(columns));
+  }
+};
+
+template <class Format>
+__device__ constexpr TileBytes tile_bytes(int columns) {
+  return {Tiles<Format>::stream_bytes(columns), Tiles<Format>::bytes(columns)};
+}

@@ -1,0 +1,214 @@
+//! `monolith quality`: what a weight format costs, against the same model in bf16.
+
+use crate::args::{AgreementChoice, EngineArgs, EngineChoice, QualityArgs};
+use crate::engine::{self, Options};
+use crate::exit::{Code, Exit, OrExit};
+use crate::interrupt;
+use crate::measure::{Setup, command, exit_of, prepare, version};
+use crate::source::{self, Model};
+use crate::text_out::{put, say};
+use comfy_table::{Table, presets::NOTHING};
+use monolith_engine::Engine;
+use monolith_harness::identity::Subject;
+use monolith_harness::prompts::prompt_ids;
+use monolith_harness::quality::{
+    self, AgreementRule, Job, Numbers, Pair, QualityOptions, QualityRecord, TextIds, positions,
+};
+use monolith_harness::record::RunFolder;
+use monolith_model::Config;
+use monolith_pack::{Formats, Pack};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// How often it is said how far the measurement is.
+const SAID_EVERY: Duration = Duration::from_secs(2);
+
+/// Compares a candidate with the model in bf16 and keeps the record with its run.
+///
+/// # Errors
+/// Code 5 if a threshold does not hold; code 2 for a text or options that cannot be; a model or
+/// engine that is not to be had.
+pub fn run(args: &QualityArgs) -> Result<(), Exit> {
+    if args.engine.context.is_some() {
+        let what = "--context: it follows from --window and the prompts: leave it out";
+        return Err(Exit::message(Code::Usage, what));
+    }
+    let options = QualityOptions {
+        context: args.window,
+        stride: args.stride,
+        kl_positions: args.kl_positions,
+        new: args.new,
+    };
+    if !quality::fits(options.context, options.stride) {
+        let what = format!("--stride {}: less than --window {}", args.stride, args.window);
+        return Err(Exit::message(Code::Usage, what));
+    }
+    let setup = Setup::new(&args.engine)?;
+    let reference_options = engine::options(&reference_engine(&args.engine))?.only_first();
+    let model = source::find(&args.model.model)?;
+    let other = args.candidate.as_deref().map(source::find).transpose()?;
+    let config = model.config()?;
+    let text = text(args, &model, config.vocab)?;
+    let prompts = prompt_ids(&args.prompts, &model.dir, config.vocab).map_err(exit_of)?;
+    let room = positions(&options, text.ids.len(), &prompts.ids);
+    check_room(room, &config)?;
+    prepare(&args.results.results)?;
+    let packs = [
+        model.pack(Some(Formats::BF16))?,
+        other.as_ref().unwrap_or(&model).pack(args.candidate_format)?,
+    ];
+    let mut reference = Side::load(&reference_options, &packs[0], room, &setup)?;
+    let mut candidate = Side::load(&setup.options, &packs[1], room, &setup)?;
+    let subjects = [reference.subject, candidate.subject];
+    let job = Job::new([&packs[0], &packs[1]], subjects, text, prompts, options);
+    let job = job.or_exit(Code::Usage)?;
+    let mut pair =
+        Pair { reference: reference.engine.as_mut(), candidate: candidate.engine.as_mut() };
+    job.check(&pair).or_exit(Code::Usage)?;
+    let folder = RunFolder::open(&args.results.results, &setup.environment).map_err(exit_of)?;
+    interrupt::catch();
+    let rule = rule(args.agreement);
+    let record = quality::run(&mut pair, &job, rule, &folder.path, &mut progress());
+    finish(&folder, &record.map_err(exit_of)?)
+}
+
+/// Keeps and shows what was found.
+fn finish(folder: &RunFolder, record: &QualityRecord) -> Result<(), Exit> {
+    folder.add_quality(record).map_err(exit_of)?;
+    folder.add_command(&command(), &[version()]).map_err(exit_of)?;
+    say(&table(record));
+    put(&format!("{}\n", folder.path.join(record.file_name()).display()))?;
+    if record.quality_passed {
+        return Ok(());
+    }
+    let what = format!("the quality is not enough: {}", record.failures.join("; "));
+    Err(Exit::message(Code::Gate, what))
+}
+
+/// An engine, and what it is in the record.
+struct Side {
+    engine: Box<dyn Engine>,
+    subject: Subject,
+}
+
+impl Side {
+    fn load(options: &Options, pack: &Arc<Pack>, room: usize, setup: &Setup) -> Result<Side, Exit> {
+        let engine = options.load_first(pack.clone(), Some(room)).map_err(engine::exit_of)?;
+        let info = engine.info();
+        let run_id = &setup.environment.run_id;
+        let subject = Subject::of(info, pack, run_id, info.kernels.as_deref()).map_err(exit_of)?;
+        Ok(Side { engine, subject })
+    }
+}
+
+/// The reference runs where the candidate does, with the kernel for its own format.
+fn reference_engine(args: &EngineArgs) -> EngineArgs {
+    let engine = if args.variant.is_some() { EngineChoice::Cuda } else { args.engine };
+    let EngineArgs { threads, context, blocks, .. } = *args;
+    EngineArgs { engine, threads, context, simd: args.simd.clone(), variant: None, blocks }
+}
+
+/// The text that is asked for, or the one that the model's folder holds.
+fn text(args: &QualityArgs, model: &Model, vocab: usize) -> Result<TextIds, Exit> {
+    let own = model.dir.join("heldout.txt");
+    let path: PathBuf = match &args.text {
+        Some(path) => path.clone(),
+        None if own.is_file() => own,
+        None => {
+            let what = "no text: name one with --text (`monolith quality --help` tells how to get \
+                        WikiText-2's test split)";
+            return Err(Exit::message(Code::Usage, what));
+        }
+    };
+    source::check_text(&path)?;
+    let text = TextIds::read(&path, &model.dir, vocab, args.limit_tokens);
+    text.or_exit(Code::Usage)
+}
+
+/// Whether the model has as many positions.
+fn check_room(room: usize, config: &Config) -> Result<(), Exit> {
+    if room <= config.max_positions {
+        return Ok(());
+    }
+    let what = format!(
+        "{room} positions are needed, this model has {}: lower --window or --n-gen",
+        config.max_positions
+    );
+    Err(Exit::message(Code::Usage, what))
+}
+
+fn rule(choice: AgreementChoice) -> AgreementRule {
+    match choice {
+        AgreementChoice::Greedy => AgreementRule::Greedy,
+        AgreementChoice::Forced => AgreementRule::Forced,
+    }
+}
+
+/// Says how far it is, not too often; Ctrl-C ends the program where everything is kept.
+fn progress() -> impl FnMut(&str) {
+    let mut said: Option<Instant> = None;
+    move |what| {
+        if interrupt::raised() {
+            say(&format!("quality: interrupted after {what}: the same command goes on from here"));
+            std::process::exit(Code::Interrupted as i32);
+        }
+        if said.is_none_or(|said| said.elapsed() >= SAID_EVERY) {
+            said = Some(Instant::now());
+            say(&format!("quality: {what}"));
+        }
+    }
+}
+
+/// The measurements with their numbers.
+fn table(record: &QualityRecord) -> String {
+    let mut table = Table::new();
+    table.load_style(NOTHING).set_header(["measure", "result", "numbers"]);
+    for (name, numbers) in numbers(&record.numbers, record.thresholds.agreement) {
+        let own = format!("{name}: ");
+        let failed = record.failures.iter().any(|failure| failure.starts_with(&own));
+        table.add_row([name, if failed { "FAILED" } else { "passed" }, &numbers]);
+    }
+    let lines = table.to_string();
+    lines.lines().map(str::trim_end).collect::<Vec<_>>().join("\n")
+}
+
+fn numbers(numbers: &Numbers, rule: AgreementRule) -> [(&'static str, String); 3] {
+    let Numbers { perplexity, kl, agreement, .. } = numbers;
+    let percent = |share: f64| format!("{:.2}%", 100.0 * share);
+    [
+        (
+            "perplexity",
+            format!(
+                "{:.4}, bf16 {:.4}: {:+.3}% ({} tokens)",
+                perplexity.candidate,
+                perplexity.reference,
+                100.0 * perplexity.rise,
+                perplexity.scored
+            ),
+        ),
+        (
+            "kl",
+            format!(
+                "mean {:.6}, 99% {:.6}, most {:.6} nats; the same top token at {} of {} positions",
+                kl.mean,
+                kl.p99,
+                kl.max,
+                percent(kl.top_1),
+                kl.positions
+            ),
+        ),
+        (
+            "agreement",
+            format!(
+                "greedy {}, forced {}, prefix {} of {} prompts x {} tokens ({} gates)",
+                percent(agreement.greedy),
+                percent(agreement.forced),
+                percent(agreement.prefix),
+                agreement.prompts,
+                agreement.new,
+                rule.name()
+            ),
+        ),
+    ]
+}

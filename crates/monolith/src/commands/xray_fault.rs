@@ -1,0 +1,28 @@
+//! `monolith xray fault`: who waited for whom in a step that did not end.
+
+use crate::args::XrayFaultArgs;
+use crate::exit::{Code, Exit, OrExit};
+use crate::fault_file;
+use crate::text_out::put;
+use anyhow::Context;
+use monolith_xray::fault::{Report, read};
+
+/// Prints the chain of waits from the cause on, and all other waits.
+///
+/// # Errors
+/// Code 4 where there is no such file, code 1 for a file that is no fault's.
+pub fn run(args: &XrayFaultArgs) -> Result<(), Exit> {
+    let path = match &args.file {
+        Some(path) => path.clone(),
+        None => fault_file::path()?,
+    };
+    if args.file.is_none() && !path.exists() {
+        let what = format!("no step has failed so far: there is no {}", path.display());
+        return Err(Exit::message(Code::NoModel, what));
+    }
+    let name = || path.display().to_string();
+    let bytes = std::fs::read(&path).with_context(name);
+    let bytes = if path.exists() { bytes? } else { bytes.or_exit(Code::NoModel)? };
+    let dump = read(&bytes).with_context(name)?;
+    Ok(put(&Report(&dump).to_string())?)
+}

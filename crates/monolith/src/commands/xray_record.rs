@@ -1,0 +1,85 @@
+//! `monolith xray record`: a step of a decode loop, and what recording costs.
+
+use crate::args::XrayRecordArgs;
+use crate::exit::{Code, Exit};
+use crate::measure::{exit_of, tell};
+use crate::text_out::{Kind, check_output, put, say, write_file};
+use crate::{engine, source};
+use anyhow::Context;
+use monolith_abi::dump::Dump;
+use monolith_engine::Engine;
+use monolith_harness::pace::{Pair, RecordOptions, record};
+use monolith_harness::prompts::PromptIds;
+use monolith_xray::{Analysis, dump_file, trace_from_dump};
+use std::path::PathBuf;
+
+/// Records a step at each position.
+///
+/// # Errors
+/// A model that is missing or damaged, an engine that cannot run or record, positions beyond the
+/// context, tokens that the recording build gives otherwise.
+pub fn run(args: &XrayRecordArgs) -> Result<(), Exit> {
+    let options = engine::options(&args.engine)?.only_first();
+    let ids = args.ids.as_deref().map(PromptIds::read).transpose().map_err(exit_of)?;
+    let model = source::find(&args.model.model)?;
+    std::fs::create_dir_all(&args.out).with_context(|| args.out.display().to_string())?;
+    let pack = model.pack(args.format.format)?;
+    let mut headline = options.load_first(pack.clone(), None).map_err(engine::exit_of)?;
+    let mut recording =
+        options.recording().load_first(pack.clone(), None).map_err(engine::exit_of)?;
+    check(args, headline.as_ref())?;
+    let longest = args.at.iter().max().unwrap_or(&0) + args.steps + 1;
+    let sequence = sequence(ids.as_ref(), longest, pack.config().vocab);
+    let paths = args.at.iter().map(|&at| path(args, headline.info().variant.as_str(), at));
+    let paths: Vec<PathBuf> = paths.collect();
+    for path in &paths {
+        check_output(path, Kind::Dump)?;
+    }
+    for (&position, path) in args.at.iter().zip(&paths) {
+        let options = RecordOptions { position, steps: args.steps, runs: args.runs };
+        let mut pair = Pair { headline: headline.as_mut(), recording: recording.as_mut() };
+        let mut progress = |what: &str| tell(&format!("record: {what}"));
+        let dump = record(&mut pair, &sequence, &options, &mut progress).map_err(exit_of)?;
+        write_file(path, &dump_file::write(&dump))?;
+        put(&format!("{}\n", path.display()))?;
+        if !args.quiet {
+            show(&dump)?;
+        }
+    }
+    Ok(())
+}
+
+fn show(dump: &Dump) -> Result<(), Exit> {
+    let trace = trace_from_dump(dump)?;
+    say(&format!("\nposition {}:\n{}", dump.position, Analysis::of(&trace)));
+    Ok(())
+}
+
+fn path(args: &XrayRecordArgs, variant: &str, position: usize) -> PathBuf {
+    args.out.join(format!("{variant}-{position}.xray"))
+}
+
+/// Whether all positions, with the rest of their loops, have room.
+fn check(args: &XrayRecordArgs, engine: &dyn Engine) -> Result<(), Exit> {
+    let context = engine.info().context;
+    match args.at.iter().find(|&&at| at + args.steps >= context) {
+        Some(at) => {
+            let steps = args.steps;
+            let what = format!(
+                "--at {at}: with a loop of {steps} steps there is no room in {context} positions: \
+                 give --context"
+            );
+            Err(Exit::message(Code::Usage, what))
+        }
+        None => Ok(()),
+    }
+}
+
+/// Tokens to fill positions with: the prompts again and again, or made up.
+fn sequence(ids: Option<&PromptIds>, length: usize, vocab: usize) -> Vec<u32> {
+    match ids {
+        Some(ids) => ids.cycled(length),
+        // A prime keeps neighbours apart.
+        None => (0..length).map(|at| (at * 7919 % vocab) as u32).collect(),
+    }
+}

@@ -1,0 +1,9 @@
+//! Round trips over odd shapes, and the refusal, by name, of everything that is not a whole pack.
+
+#![allow(clippy::unwrap_used)]
+
+mod damage;
+mod fp8;
+mod import;
+mod support;
+mod whole;

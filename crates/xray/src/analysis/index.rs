@@ -1,0 +1,119 @@
+//! What is looked up in a trace again and again.
+
+use crate::{Span, Trace};
+use monolith_abi::{EventKind, Phase, Role};
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+
+/// One phase of one layer: what is handed off at once.
+pub(super) type Part = (Option<u16>, Phase);
+
+/// Looked up by block and by part.
+pub(super) struct Index {
+    /// Rows of each block's consumer spans.
+    consumer_rows: Vec<Range<usize>>,
+    /// Ends of each block's work spans of a part, in order.
+    work_ends: BTreeMap<(u16, Part), Vec<(u64, u64)>>,
+    /// When the last weights of a part had arrived in a block.
+    arrivals: BTreeMap<(u16, Part), u64>,
+    /// Posts of each part that some block waits for.
+    posts: BTreeMap<Part, Vec<Post>>,
+}
+
+/// A block's part of a hand-off: posted where its last work of the part ends.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Post {
+    pub block: u16,
+    pub at_ns: u64,
+}
+
+impl Index {
+    pub fn of(trace: &Trace) -> Index {
+        let mut index = Index {
+            consumer_rows: vec![0..0; usize::from(trace.meta().blocks)],
+            work_ends: BTreeMap::new(),
+            arrivals: BTreeMap::new(),
+            posts: BTreeMap::new(),
+        };
+        let mut awaited = BTreeSet::new();
+        for (row, span) in trace.spans().iter().enumerate() {
+            if span.role == Role::Consumer {
+                index.add(row, &span);
+                if span.kind == EventKind::WaitExchange {
+                    awaited.insert(part(&span));
+                }
+            }
+        }
+        for stream in trace.streams().iter() {
+            let key = (stream.block, (stream.layer, stream.phase));
+            let last = index.arrivals.entry(key).or_default();
+            *last = stream.end_ns.max(*last);
+        }
+        index.collect_posts(&awaited);
+        index
+    }
+
+    fn add(&mut self, row: usize, span: &Span) {
+        let rows = &mut self.consumer_rows[usize::from(span.block)];
+        *rows = if rows.end == 0 { row..row + 1 } else { rows.start..row + 1 };
+        if span.kind == EventKind::Work {
+            let ends = self.work_ends.entry((span.block, part(span))).or_default();
+            ends.push((span.begin_ns, span.end_ns));
+        }
+    }
+
+    fn collect_posts(&mut self, awaited: &BTreeSet<Part>) {
+        for (&(block, part), ends) in &self.work_ends {
+            if let (true, Some(&(_, at_ns))) = (awaited.contains(&part), ends.last()) {
+                self.posts.entry(part).or_default().push(Post { block, at_ns });
+            }
+        }
+        for posts in self.posts.values_mut() {
+            posts.sort_by_key(|post| post.at_ns);
+        }
+    }
+
+    /// Rows of a block's consumer spans.
+    pub fn consumer_rows(&self, block: u16) -> Range<usize> {
+        self.consumer_rows[usize::from(block)].clone()
+    }
+
+    /// When a producer had posted its part, as seen by a wait that ended at `until_ns`: the end of
+    /// its last work that began before then and ended no later than `slack_ns` after.
+    pub fn posted(&self, block: u16, part: Part, until_ns: u64, slack_ns: u64) -> Option<u64> {
+        let ends = self.work_ends.get(&(block, part))?;
+        let seen = |&&(begin, end): &&(u64, u64)| begin < until_ns && end <= until_ns + slack_ns;
+        ends.iter().rev().find(seen).map(|&(_, end)| end.min(until_ns))
+    }
+
+    /// When the last weights of a part had arrived in a block.
+    pub fn arrival(&self, block: u16, part: Part) -> Option<u64> {
+        self.arrivals.get(&(block, part)).copied()
+    }
+
+    /// How much of a barrier wait, cut at `until_ns`, is from its begin to the weights' arrival.
+    pub fn weights_ns(&self, span: &Span, until_ns: u64) -> u64 {
+        let arrival = self.arrival(span.block, part(span)).unwrap_or(0);
+        arrival.min(until_ns).saturating_sub(span.begin_ns)
+    }
+
+    /// The hand-offs, each with its posts in order of time.
+    pub fn handoffs(&self) -> impl Iterator<Item = (Part, &[Post])> {
+        self.posts.iter().map(|(&part, posts)| (part, &posts[..]))
+    }
+
+    /// When half of a hand-off's producers had posted.
+    pub fn median_post_ns(&self, part: Part) -> Option<u64> {
+        self.posts.get(&part).map(|posts| median_post_ns(posts))
+    }
+}
+
+/// The part that a span is of, or waits for.
+pub(super) fn part(span: &Span) -> Part {
+    (span.layer, span.phase)
+}
+
+/// The middle of posts in order of time; of an even number, the earlier of the two.
+pub(super) fn median_post_ns(posts: &[Post]) -> u64 {
+    posts.get(posts.len().saturating_sub(1) / 2).map_or(0, |post| post.at_ns)
+}

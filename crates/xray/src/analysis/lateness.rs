@@ -1,0 +1,102 @@
+//! How late the blocks post their parts of each hand-off.
+//!
+//! Lateness of a producer in a hand-off (one phase of one layer that somebody waits for): when it
+//! posted, less when half of that hand-off's producers had.
+
+use super::index::{Index, median_post_ns};
+use crate::Trace;
+use serde::Serialize;
+
+/// Lateness over all hand-offs.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Lateness {
+    /// Number of hand-offs.
+    pub handoffs: u64,
+    /// Half of all posts are no later than this (over blocks and hand-offs; below 0 is early).
+    pub median_ns: i64,
+    /// Nine of ten posts are no later than this.
+    pub p90_ns: i64,
+    /// Ninety-nine of a hundred posts are no later than this.
+    pub p99_ns: i64,
+    /// The latest post.
+    pub max_ns: i64,
+    /// Mean over hand-offs of the last post's lateness: what a perfectly even step would save.
+    pub last_mean_ns: f64,
+    /// By block, those on average latest first; blocks that post nothing are left out.
+    pub blocks: Vec<LatenessOfBlock>,
+}
+
+/// One block's lateness.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct LatenessOfBlock {
+    /// The block.
+    pub block: u16,
+    /// Its SM, if it is known.
+    pub sm: Option<u16>,
+    /// Hand-offs that it is a producer of.
+    pub handoffs: u64,
+    /// Its mean lateness.
+    pub mean_ns: f64,
+    /// Its largest.
+    pub max_ns: i64,
+    /// In how many of them nobody was later (of equals, the first block counts).
+    pub last: u64,
+}
+
+/// Sums of one block.
+#[derive(Clone, Copy, Default)]
+struct Sum {
+    handoffs: u64,
+    total_ns: i64,
+    max_ns: Option<i64>,
+    last: u64,
+}
+
+pub(super) fn lateness(trace: &Trace, index: &Index) -> Lateness {
+    let meta = trace.meta();
+    let mut sums = vec![Sum::default(); usize::from(meta.blocks)];
+    let (mut all, mut lasts) = (Vec::new(), Vec::new());
+    for (_, posts) in index.handoffs() {
+        let median = median_post_ns(posts);
+        let late = |at_ns: u64| at_ns as i64 - median as i64;
+        let last_ns = posts.iter().map(|post| post.at_ns).max().unwrap_or(0);
+        let last = posts.iter().filter(|post| post.at_ns == last_ns).map(|post| post.block).min();
+        lasts.push(late(last_ns));
+        for post in posts {
+            let (sum, late) = (&mut sums[usize::from(post.block)], late(post.at_ns));
+            sum.handoffs += 1;
+            sum.total_ns += late;
+            sum.max_ns = Some(sum.max_ns.map_or(late, |max| max.max(late)));
+            sum.last += u64::from(last == Some(post.block));
+            all.push(late);
+        }
+    }
+    all.sort_unstable();
+    let rank = |percent: usize| all.get((all.len() * percent).div_ceil(100).max(1) - 1).copied();
+    let last_total: i64 = lasts.iter().sum();
+    Lateness {
+        handoffs: lasts.len() as u64,
+        median_ns: rank(50).unwrap_or(0),
+        p90_ns: rank(90).unwrap_or(0),
+        p99_ns: rank(99).unwrap_or(0),
+        max_ns: rank(100).unwrap_or(0),
+        last_mean_ns: if lasts.is_empty() { 0.0 } else { last_total as f64 / lasts.len() as f64 },
+        blocks: by_block(&sums, &meta.sms),
+    }
+}
+
+fn by_block(sums: &[Sum], sms: &[u16]) -> Vec<LatenessOfBlock> {
+    let row = |(sum, block): (&Sum, u16)| {
+        Some(LatenessOfBlock {
+            block,
+            sm: sms.get(usize::from(block)).copied(),
+            handoffs: sum.handoffs,
+            mean_ns: sum.total_ns as f64 / sum.handoffs as f64,
+            max_ns: sum.max_ns?,
+            last: sum.last,
+        })
+    };
+    let mut blocks: Vec<LatenessOfBlock> = sums.iter().zip(0..).filter_map(row).collect();
+    blocks.sort_by(|a, b| b.mean_ns.total_cmp(&a.mean_ns).then(a.block.cmp(&b.block)));
+    blocks
+}

@@ -1,0 +1,109 @@
+//! Adds a trace up: where the blocks' time went, whom they waited for, and which chain of work
+//! and hand-offs the token's time is made of.
+
+mod account;
+mod index;
+mod lateness;
+mod path;
+mod stream;
+mod summary;
+
+use crate::Trace;
+use index::Index;
+use serde::Serialize;
+
+pub use account::{BlockTime, LoaderTime, PhaseTime, WaitKindTime, WaitTime};
+pub use lateness::{Lateness, LatenessOfBlock};
+pub use path::{CriticalPath, PathClass, PathPhase, PathSegment, PathTotals};
+pub use stream::WeightStream;
+pub use summary::{HandoffShare, Spread};
+
+/// One token, added up. For each block's consumers, exactly:
+/// `work + waits + unrecorded == token`.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Analysis {
+    /// What a block is called: a thread on the CPU, a block on a GPU.
+    pub unit: &'static str,
+    /// First begin to last end.
+    pub token_ns: u64,
+    /// No time is further than this from the shared clock's.
+    pub clock_error_ns: u64,
+    /// The SM of each block; empty where it is not known.
+    pub sms: Vec<u16>,
+    /// The phases that the trace names, in order of use.
+    pub phases: Vec<PhaseTime>,
+    /// The consumers' waits by kind and phase, the costliest first.
+    pub wait_kinds: Vec<WaitKindTime>,
+    /// The same by producer too, the costliest first.
+    pub waits: Vec<WaitTime>,
+    /// Where each block's consumers' time went.
+    pub blocks: Vec<BlockTime>,
+    /// Where the loaders' time went, if there are any.
+    pub loader: Option<LoaderTime>,
+    /// Time without work (waits and unrecorded), over the blocks.
+    pub idle: Spread,
+    /// Barrier waits, over the blocks.
+    pub barrier: Spread,
+    /// Part of the layers' time spent on hand-offs, if the trace has layers.
+    pub handoff: Option<HandoffShare>,
+    /// How late the blocks posted their parts of each hand-off.
+    pub lateness: Lateness,
+    /// The weight stream, if there is one.
+    pub stream: Option<WeightStream>,
+    /// The chain that the token's time is made of.
+    pub path: CriticalPath,
+    /// What did not fit in the engine's buffers: its time is unrecorded.
+    pub overflow: u64,
+    /// Whether the trace came without the loaders' spans and without single copies.
+    pub reduced: bool,
+}
+
+impl Analysis {
+    /// Adds up a trace.
+    pub fn of(trace: &Trace) -> Analysis {
+        let meta = trace.meta();
+        let index = Index::of(trace);
+        let blocks = account::block_times(trace, &index);
+        let waits = account::wait_times(trace);
+        let path = path::critical_path(trace, &index);
+        Analysis {
+            unit: meta.unit(),
+            token_ns: meta.token_ns,
+            clock_error_ns: meta.clock_error_ns,
+            sms: meta.sms.clone(),
+            phases: account::phase_times(trace),
+            wait_kinds: account::wait_kinds(&waits),
+            waits,
+            loader: account::loader_time(trace),
+            idle: Spread::of(blocks.iter().map(BlockTime::idle_ns)),
+            barrier: Spread::of(blocks.iter().map(BlockTime::barrier_ns)),
+            handoff: summary::handoff_share(trace, &path),
+            lateness: lateness::lateness(trace, &index),
+            stream: stream::weight_stream(trace),
+            path,
+            blocks,
+            overflow: meta.overflow,
+            reduced: trace.is_reduced(),
+        }
+    }
+
+    /// Work of all blocks' consumers together.
+    pub fn work_ns(&self) -> u64 {
+        self.blocks.iter().map(|block| block.work_ns).sum()
+    }
+
+    /// Waits of all blocks' consumers together.
+    pub fn wait_ns(&self) -> u64 {
+        self.blocks.iter().map(BlockTime::wait_ns).sum()
+    }
+
+    /// Time of all blocks' consumers of which nothing is known.
+    pub fn unrecorded_ns(&self) -> u64 {
+        self.blocks.iter().map(|block| block.unrecorded_ns).sum()
+    }
+
+    /// The time there was to spend: blocks x token.
+    pub fn available_ns(&self) -> u64 {
+        self.token_ns * self.blocks.len() as u64
+    }
+}

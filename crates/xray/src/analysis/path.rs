@@ -1,0 +1,240 @@
+//! The critical path: the chain of work and hand-offs that the token's time is made of.
+//!
+//! It is followed backwards in time, from the end of the argmax on its block to time 0:
+//!
+//! - Work is compute. Of it, what lies after the moment when half of the producers of the same
+//!   hand-off had posted is skew: with even blocks it would not be there.
+//! - A wait on an exchange whose producer posted after the wait began: the chain goes on at the
+//!   producer when it posted, and the time from there to the wait's end is hand-off latency.
+//! - Any other wait on an exchange is hand-off latency from its begin, and the chain stays.
+//! - A wait on the ring is one for weights; of a barrier wait, the part before the block's last
+//!   weights of that phase had arrived. The rest of it is skew, among the block's own warps.
+//! - Time that no span covers is unrecorded, and so is what the token has after the argmax.
+//!
+//! Every step goes back in time, and the segments cover the token without gap or overlap: the
+//! classes add up to it exactly.
+
+use super::index::{Index, Part, part};
+use crate::{Span, Trace, names};
+use monolith_abi::{EventKind, Phase, Role};
+use serde::Serialize;
+
+/// What a segment of the critical path is spent on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PathClass {
+    /// Work, up to when half of the hand-off's producers had posted.
+    Compute,
+    /// Weights that had not arrived.
+    Weights,
+    /// From a post to the end of the wait for it.
+    Handoff,
+    /// Work beyond the median producer's post, and waits for the block's own warps.
+    Skew,
+    /// Nothing is known.
+    Unrecorded,
+}
+
+/// One link of the chain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct PathSegment {
+    /// The block that the time passed on.
+    pub block: u16,
+    /// What it was spent on.
+    pub class: PathClass,
+    /// The phase worked on or waited for; none where nothing is known.
+    #[serde(serialize_with = "optional_phase")]
+    pub phase: Option<Phase>,
+    /// Layer of that phase, if it has one.
+    pub layer: Option<u16>,
+    /// Begin, nanoseconds after the token's begin.
+    pub begin_ns: u64,
+    /// End, nanoseconds after the token's begin.
+    pub end_ns: u64,
+}
+
+/// Time on the critical path by class.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct PathTotals {
+    /// See [`PathClass::Compute`].
+    pub compute_ns: u64,
+    /// See [`PathClass::Weights`].
+    pub weights_ns: u64,
+    /// See [`PathClass::Handoff`].
+    pub handoff_ns: u64,
+    /// See [`PathClass::Skew`].
+    pub skew_ns: u64,
+    /// See [`PathClass::Unrecorded`].
+    pub unrecorded_ns: u64,
+}
+
+/// Time on the critical path of one phase.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct PathPhase {
+    /// The phase.
+    #[serde(serialize_with = "names::phase")]
+    pub phase: Phase,
+    /// Its time by class.
+    #[serde(flatten)]
+    pub time: PathTotals,
+}
+
+/// The chain that the token's time is made of.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct CriticalPath {
+    /// By class; together the token.
+    pub totals: PathTotals,
+    /// By phase, in order of use; the rest of the totals is of no phase.
+    pub phases: Vec<PathPhase>,
+    /// How often the chain goes from one block to another.
+    pub jumps: u64,
+    /// The chain, in order of time. Each begins where the one before it ends.
+    pub segments: Vec<PathSegment>,
+}
+
+fn optional_phase<S: serde::Serializer>(phase: &Option<Phase>, to: S) -> Result<S::Ok, S::Error> {
+    match phase {
+        Some(phase) => names::phase(phase, to),
+        None => to.serialize_none(),
+    }
+}
+
+impl PathTotals {
+    /// All classes together.
+    pub fn sum_ns(&self) -> u64 {
+        let PathTotals { compute_ns, weights_ns, handoff_ns, skew_ns, unrecorded_ns } = self;
+        compute_ns + weights_ns + handoff_ns + skew_ns + unrecorded_ns
+    }
+
+    fn add(&mut self, segment: &PathSegment) {
+        let class = match segment.class {
+            PathClass::Compute => &mut self.compute_ns,
+            PathClass::Weights => &mut self.weights_ns,
+            PathClass::Handoff => &mut self.handoff_ns,
+            PathClass::Skew => &mut self.skew_ns,
+            PathClass::Unrecorded => &mut self.unrecorded_ns,
+        };
+        *class += segment.end_ns - segment.begin_ns;
+    }
+}
+
+pub(super) fn critical_path(trace: &Trace, index: &Index) -> CriticalPath {
+    let mut walk = Walk::from_the_end(trace, index);
+    while walk.now_ns > 0 {
+        walk.step();
+    }
+    walk.segments.reverse();
+    let mut totals = PathTotals::default();
+    walk.segments.iter().for_each(|segment| totals.add(segment));
+    CriticalPath {
+        totals,
+        phases: by_phase(&walk.segments),
+        jumps: walk.jumps,
+        segments: walk.segments,
+    }
+}
+
+fn by_phase(segments: &[PathSegment]) -> Vec<PathPhase> {
+    let of = |&phase: &Phase| {
+        let mut time = PathTotals::default();
+        let own = segments.iter().filter(|segment| segment.phase == Some(phase));
+        own.for_each(|segment| time.add(segment));
+        (time.sum_ns() > 0).then_some(PathPhase { phase, time })
+    };
+    Phase::ALL.iter().filter_map(of).collect()
+}
+
+/// Where the chain has been followed to. Segments come last first.
+struct Walk<'a> {
+    trace: &'a Trace,
+    index: &'a Index,
+    block: u16,
+    now_ns: u64,
+    jumps: u64,
+    segments: Vec<PathSegment>,
+}
+
+impl<'a> Walk<'a> {
+    /// At the end of the argmax; of a trace without one, of the work that ended last.
+    fn from_the_end(trace: &'a Trace, index: &'a Index) -> Walk<'a> {
+        let work = trace
+            .spans()
+            .iter()
+            .filter(|span| span.kind == EventKind::Work && span.role == Role::Consumer);
+        let last = work.max_by_key(|span| (span.phase == Phase::Argmax, span.end_ns));
+        let (block, end_ns) = last.map_or((0, 0), |span| (span.block, span.end_ns));
+        let now_ns = trace.meta().token_ns;
+        let mut walk = Walk { trace, index, block, now_ns, jumps: 0, segments: Vec::new() };
+        walk.back_to(end_ns, PathClass::Unrecorded, None);
+        walk
+    }
+
+    /// One link back. Time goes back by it, or by the next, which is then work.
+    fn step(&mut self) {
+        let Some(span) = self.span_before_now() else {
+            return self.back_to(0, PathClass::Unrecorded, None);
+        };
+        if span.end_ns < self.now_ns {
+            return self.back_to(span.end_ns, PathClass::Unrecorded, None);
+        }
+        let of = Some(part(&span));
+        match span.kind {
+            EventKind::Work => {
+                let even_ns = self.index.median_post_ns(part(&span)).unwrap_or(self.now_ns);
+                self.back_to(even_ns.max(span.begin_ns), PathClass::Skew, of);
+                self.back_to(span.begin_ns, PathClass::Compute, of);
+            }
+            EventKind::WaitExchange => self.handoff(&span),
+            EventKind::WaitBarrier => {
+                let weights_ns = self.index.weights_ns(&span, self.now_ns);
+                self.back_to(span.begin_ns + weights_ns, PathClass::Skew, of);
+                self.back_to(span.begin_ns, PathClass::Weights, of);
+            }
+            EventKind::WaitRingFull => self.back_to(span.begin_ns, PathClass::Weights, of),
+            // No consumer's: a trace has no such spans.
+            EventKind::WaitRingEmpty | EventKind::Unrecorded => {
+                self.back_to(span.begin_ns, PathClass::Unrecorded, of);
+            }
+        }
+    }
+
+    /// Back over a wait on an exchange, to its producer where that posted during the wait. Two
+    /// clocks may disagree by the alignment's error each: a post is looked for that much later.
+    fn handoff(&mut self, span: &Span) {
+        let slack_ns = 2 * self.trace.meta().clock_error_ns;
+        let producer = span.waits_on.and_then(|block| {
+            let at_ns = self.index.posted(block, part(span), self.now_ns, slack_ns)?;
+            (at_ns > span.begin_ns).then_some((block, at_ns))
+        });
+        let back_to_ns = producer.map_or(span.begin_ns, |(_, at_ns)| at_ns);
+        self.back_to(back_to_ns, PathClass::Handoff, Some(part(span)));
+        if let Some((block, _)) = producer {
+            self.block = block;
+            self.jumps += 1;
+        }
+    }
+
+    /// The block's last consumer span that begins before now.
+    fn span_before_now(&self) -> Option<Span> {
+        let rows = self.index.consumer_rows(self.block);
+        let begins = &self.trace.spans().begin_ns[rows.clone()];
+        let count = begins.partition_point(|&begin| begin < self.now_ns);
+        count.checked_sub(1).map(|last| self.trace.spans().row(rows.start + last))
+    }
+
+    /// Goes back to a time and adds the segment from it, unless that is now or later.
+    fn back_to(&mut self, begin_ns: u64, class: PathClass, of: Option<Part>) {
+        if begin_ns >= self.now_ns {
+            return;
+        }
+        self.segments.push(PathSegment {
+            block: self.block,
+            class,
+            phase: of.map(|(_, phase)| phase),
+            layer: of.and_then(|(layer, _)| layer),
+            begin_ns,
+            end_ns: self.now_ns,
+        });
+        self.now_ns = begin_ns;
+    }
+}

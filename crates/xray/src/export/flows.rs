@@ -1,0 +1,77 @@
+//! Which work released which wait.
+
+use crate::{Span, Trace};
+use monolith_abi::{EventKind, Phase, Role};
+use std::collections::BTreeMap;
+
+/// Arrows in one trace, at most: with more, a viewer shows a black cloud.
+const MAX_FLOWS: usize = 4096;
+
+/// An arrow from the end of the producer's work to the wait it releases; both are rows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Flow {
+    pub(super) work: usize,
+    pub(super) wait: usize,
+}
+
+/// A phase of a layer.
+type HandOff = (Phase, Option<u16>);
+
+/// An arrow for each wait on an exchange whose producer is known. When that is more than
+/// [`MAX_FLOWS`], each hand-off (one phase of one layer) keeps its equal share of them: the
+/// longest of its waits. Ordered by the wait's row.
+pub(super) fn flows(trace: &Trace) -> Vec<Flow> {
+    let spans: Vec<Span> = trace.spans().iter().collect();
+    let work = work_by_producer(&spans);
+    let mut hand_offs: BTreeMap<HandOff, Vec<Flow>> = BTreeMap::new();
+    for (wait, span) in spans.iter().enumerate() {
+        let rows = producer(span).and_then(|producer| work.get(&producer));
+        if let Some(work) = rows.and_then(|rows| last_before(&spans, rows, span.end_ns)) {
+            hand_offs.entry((span.phase, span.layer)).or_default().push(Flow { work, wait });
+        }
+    }
+    let mut flows = longest(&spans, hand_offs);
+    flows.sort_by_key(|flow| flow.wait);
+    flows
+}
+
+/// Whose work, in which hand-off.
+type Producer = (u16, HandOff);
+
+/// The producer that a wait names, if it is a wait that names one.
+fn producer(span: &Span) -> Option<Producer> {
+    let block = span.waits_on.filter(|_| span.kind == EventKind::WaitExchange)?;
+    Some((block, (span.phase, span.layer)))
+}
+
+fn work_by_producer(spans: &[Span]) -> BTreeMap<Producer, Vec<usize>> {
+    let mut work: BTreeMap<Producer, Vec<usize>> = BTreeMap::new();
+    for (row, span) in spans.iter().enumerate() {
+        if span.kind == EventKind::Work && span.role == Role::Consumer {
+            work.entry((span.block, (span.phase, span.layer))).or_default().push(row);
+        }
+    }
+    work
+}
+
+/// The last work that ended before the wait did: an arrow never points into the past, and a
+/// viewer that sees an arrow's head before its tail drops it.
+fn last_before(spans: &[Span], rows: &[usize], end_ns: u64) -> Option<usize> {
+    let before = rows.partition_point(|&row| spans[row].end_ns < end_ns);
+    before.checked_sub(1).map(|last| rows[last])
+}
+
+fn longest(spans: &[Span], hand_offs: BTreeMap<HandOff, Vec<Flow>>) -> Vec<Flow> {
+    let all: usize = hand_offs.values().map(Vec::len).sum();
+    if all <= MAX_FLOWS {
+        return hand_offs.into_values().flatten().collect();
+    }
+    let share = (MAX_FLOWS / hand_offs.len()).max(1);
+    let mut kept = Vec::new();
+    for mut flows in hand_offs.into_values() {
+        flows.sort_by_key(|flow| (std::cmp::Reverse(spans[flow.wait].duration_ns()), flow.wait));
+        flows.truncate(share);
+        kept.append(&mut flows);
+    }
+    kept
+}

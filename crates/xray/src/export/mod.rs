@@ -1,0 +1,50 @@
+//! The trace in other viewers' words. The same trace gives the same bytes, always.
+//!
+//! [`perfetto`] is the fullest: every slice, flows from producers to the waits they release,
+//! counters. [`chrome`] and [`speedscope`] say the same times in two JSON formats, [`csv`] in rows
+//! for a spreadsheet, [`gantt`] in pixels for who has a terminal and nothing else.
+//!
+//! Tracks of one block, in all of them: its consumers, its loader, its weight stream.
+
+mod chrome;
+mod counters;
+mod csv;
+mod flows;
+mod gantt;
+mod lanes;
+mod perfetto;
+pub mod proto;
+mod speedscope;
+mod tracks;
+
+pub use chrome::chrome;
+pub use csv::csv;
+pub use gantt::{GanttError, GanttOptions, gantt};
+pub use perfetto::perfetto;
+pub use speedscope::speedscope;
+
+use crate::Trace;
+use monolith_abi::EventKind;
+use monolith_abi::dump::NO_SM;
+
+/// A wait's name, by what it waits for; `None` for everything else.
+fn wait_name(kind: EventKind) -> Option<&'static str> {
+    match kind {
+        EventKind::WaitExchange => Some("wait:exchange"),
+        EventKind::WaitRingFull => Some("wait:weights"),
+        EventKind::WaitRingEmpty => Some("wait:stage"),
+        EventKind::WaitBarrier => Some("wait:barrier"),
+        EventKind::Work | EventKind::Unrecorded => None,
+    }
+}
+
+/// What one run of the kernel is called in a list of processes.
+fn process_name(trace: &Trace) -> String {
+    let meta = trace.meta();
+    format!("monolith {} / position {}", meta.variant, meta.position)
+}
+
+/// The SM that the block ran on, if the trace says.
+fn sm_of(trace: &Trace, block: u16) -> Option<u16> {
+    trace.meta().sms.get(usize::from(block)).copied().filter(|&sm| sm != NO_SM)
+}

@@ -1,0 +1,84 @@
+// The theme as inks: phases plain, each kind of wait by a pattern of its own as well as a colour.
+
+import { EVENT_KINDS, PHASES } from "../abi";
+import { WAIT_KINDS, type WaitKind } from "../trace/trace";
+import type { Colour, Theme } from "./palette";
+import type { Ink } from "./raster";
+
+export interface Inks {
+  surface: Ink;
+  line: Ink;
+  /** By id of the phase. */
+  phases: Ink[];
+  /** By id of the kind: the pattern, and the plain colour where it is too narrow for one. */
+  waits: Ink[];
+  plainWaits: Ink[];
+}
+
+/** Side of a pattern, in CSS px. */
+const SIDE = 6;
+/** Width of a pattern's lines, in CSS px. */
+const STROKE = 2;
+
+/**
+ * Whether the pattern's lines cover a place of its square. Rows may be 4 px high: nothing here
+ * needs more to be told apart.
+ */
+const PATTERNS: Record<WaitKind, (x: number, y: number) => boolean> = {
+  // Diagonals upwards, for another block.
+  wait_exchange: (x, y) => (x + y) % SIDE < STROKE,
+  // Upright lines, for weights.
+  wait_ring_full: (x) => x < STROKE,
+  // Diagonals downwards, for room.
+  wait_ring_empty: (x, y) => (x - y + SIDE) % SIDE < STROKE,
+  // Checks, for own warps.
+  wait_barrier: (x, y) => x % 4 < STROKE === y % 4 < STROKE,
+};
+/** The checks repeat after 4 px, the others after 6. */
+const SIDES: Record<WaitKind, number> = {
+  wait_exchange: SIDE,
+  wait_ring_full: SIDE,
+  wait_ring_empty: SIDE,
+  wait_barrier: 4,
+};
+
+/** For a screen of this many device px to a CSS px. */
+export function inksFor(theme: Theme, ratio: number): Inks {
+  const isWaitKind = (kind: string): kind is WaitKind =>
+    (WAIT_KINDS as readonly string[]).includes(kind);
+  const waits = EVENT_KINDS.map((kind) => (isWaitKind(kind) ? kind : null));
+  const surface = plain(theme.surface);
+  return {
+    surface,
+    line: plain(theme.line),
+    phases: PHASES.map((phase) => plain(theme.phases[phase])),
+    waits: waits.map((kind) => (kind ? waitInk(theme, kind, ratio) : surface)),
+    plainWaits: waits.map((kind) => (kind ? plain(theme.waits[kind].line) : surface)),
+  };
+}
+
+export function plain(colour: Colour): Ink {
+  return { side: 1, pixels: Uint32Array.of(pixel(colour)) };
+}
+
+export function waitInk(theme: Theme, kind: WaitKind, ratio: number): Ink {
+  const cssSide = SIDES[kind];
+  const side = Math.max(Math.round(cssSide * ratio), 1);
+  const line = pixel(theme.waits[kind].line);
+  const ground = pixel(theme.waits[kind].ground);
+  const pixels = new Uint32Array(side * side);
+  const place = (index: number) => (index * cssSide) / side;
+  for (let y = 0; y < side; y++) {
+    for (let x = 0; x < side; x++) {
+      pixels[y * side + x] = PATTERNS[kind](place(x), place(y)) ? line : ground;
+    }
+  }
+  return { side, pixels };
+}
+
+/** As image data has it: red, green, blue, opaque, whatever the machine's order of bytes. */
+function pixel(colour: Colour): number {
+  const channel = (at: number) => Number.parseInt(colour.slice(at, at + 2), 16);
+  const bytes = Uint8Array.of(channel(1), channel(3), channel(5), 255);
+  return new Uint32Array(bytes.buffer)[0] ?? 0;
+}

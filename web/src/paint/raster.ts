@@ -1,0 +1,48 @@
+// Rectangles as pixels of the screen, filled one by one. A GPU's trace is 100,000 of them in a
+// frame, most one px wide. Panned, it takes 17 ms a frame so and 200 ms as one path for each fill
+// (test/browser/scale.test.ts: software rendering, two cores).
+
+/** What fills a rectangle: rows of `side` x `side` pixels, repeated; one pixel: a plain colour. */
+export interface Ink {
+  side: number;
+  pixels: Uint32Array;
+}
+
+export class Raster {
+  private image: ImageData | null = null;
+  private pixels = new Uint32Array();
+
+  /** Makes room, in device px. What was there before is of no use. */
+  resize(width: number, height: number): void {
+    if (this.image?.width === width && this.image.height === height) return;
+    this.image = new ImageData(Math.max(width, 1), Math.max(height, 1));
+    this.pixels = new Uint32Array(this.image.data.buffer);
+  }
+
+  /** Everything in one colour. */
+  clear(ink: Ink): void {
+    this.pixels.fill(ink.pixels[0] ?? 0);
+  }
+
+  /** Edges anywhere: those of two rectangles that touch round to the same pixel. */
+  rect({ side, pixels }: Ink, x0: number, y0: number, x1: number, y1: number): void {
+    const { width, height } = this.image ?? { width: 0, height: 0 };
+    const left = Math.max(Math.round(x0), 0);
+    const right = Math.min(Math.round(x1), width);
+    const top = Math.max(Math.round(y0), 0);
+    const bottom = Math.min(Math.round(y1), height);
+    for (let y = top; y < bottom; y++) {
+      const row = (y % side) * side;
+      let place = left % side;
+      for (let at = y * width + left; at < y * width + right; at++) {
+        this.pixels[at] = pixels[row + place] ?? 0;
+        place = place + 1 < side ? place + 1 : 0;
+      }
+    }
+  }
+
+  /** Puts all pixels at this place of the canvas, in device px. */
+  paint(context: CanvasRenderingContext2D, x: number, y: number): void {
+    if (this.image) context.putImageData(this.image, x, y);
+  }
+}
