@@ -82,7 +82,8 @@ for name in $steps; do
       step 60 quality-tiny "$bin/monolith" quality -m data/tiny --candidate-format fp8 --engine cuda \
         --results "$out/results"; tail -n 12 "$out/quality-tiny.log"
       standin && step 180 quality-standin "$bin/monolith" quality -m "$work/standin" \
-        --candidate-format fp8 --engine cuda --text data/tiny/heldout.txt --results "$out/results"; \
+        --candidate-format fp8 --engine cuda --text data/tiny/heldout.txt --limit-tokens 12288 \
+        --results "$out/results"; \
         tail -n 12 "$out/quality-standin.log"
       ;;
     sanitizer)
