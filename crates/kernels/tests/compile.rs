@@ -244,3 +244,23 @@ fn an_elf_file_that_is_no_cubin_is_refused() {
     let message = CubinInfo::read(&program).unwrap_err().to_string();
     assert!(message.contains("not for CUDA"), "{message}");
 }
+
+#[test]
+fn larger_dense_models_compile_with_as_many_stages_as_fit() {
+    let Some(nvrtc) = Nvrtc::for_tests() else { return };
+    for (hidden, intermediate, layers, heads) in
+        [(2048, 6144, 28, 16), (2560, 9728, 36, 32), (4096, 12_288, 36, 32)]
+    {
+        let full = monolith_model::Config::qwen3_0_6b();
+        let config = monolith_model::Config { hidden, intermediate, layers, heads, ..full };
+        let shape = Shape::of(&config).unwrap();
+        for variant in TABLE.iter().filter(|variant| !variant.xray) {
+            let options = options(Arch::Sm90a, &shape, variant);
+            let compiled = nvrtc.compile(&Sources::ours(), Arch::Sm90a, &options).unwrap();
+            let info = CubinInfo::read(&compiled.cubin).unwrap();
+            let bytes = info.shared_bytes(KERNEL);
+            assert!(bytes <= u64::from(Arch::Sm90a.shared_bytes_max()), "{shape}: {bytes}");
+            assert!(bytes > 180_000, "{shape}: {bytes}: a stage more would fit");
+        }
+    }
+}

@@ -82,6 +82,18 @@ pub struct Divergence {
     pub margin: f64,
 }
 
+impl Divergence {
+    /// Why it is not allowed.
+    fn refused(&self, tolerance: f64) -> String {
+        let Divergence { prompt, step, expected, found, f32, margin } = self;
+        format!(
+            "no near tie: prompt {prompt}, token {step}: {found} where the reference says \
+             {expected} (in f32 {f32}), by a margin of {margin} where the tolerance is \
+             {tolerance:.4}"
+        )
+    }
+}
+
 /// When the engine may say another token than the reference.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -159,7 +171,14 @@ impl TokensCheck {
                     self.prompts, self.new
                 ),
             ),
-            (first.is_none(), format!("no near tie: {first:?}, and {others} more")),
+            (
+                first.is_none(),
+                first.map_or_else(String::new, |first| {
+                    let more =
+                        if others == 0 { String::new() } else { format!(" ({others} more)") };
+                    format!("{}{more}", first.refused(tolerance))
+                }),
+            ),
             (
                 share <= EXEMPT_SHARE_MAX,
                 format!("{exempt} of {} positions are excused", self.positions),

@@ -6,6 +6,7 @@ use crate::source;
 use crate::text_out::{Kind, check_output, put, say, write_file};
 use monolith_engine::cpu::simd::Simd;
 use monolith_engine::{cpu, cuda};
+use monolith_harness::environment::nvml_state;
 use monolith_probes::{Options, ProbeError};
 
 /// Tells which engines can run.
@@ -24,6 +25,7 @@ pub fn run(args: &DoctorArgs) -> Result<(), Exit> {
     let model = source::find(DEFAULT_MODEL.as_ref());
     let model = model.map(|model| model.dir).map_err(|exit| exit.to_string());
     let gpu = cuda::usable(0).map_err(|error| error.to_string());
+    let telemetry = nvml_state();
     let text = if args.json {
         let value = serde_json::json!({
             "version": env!("CARGO_PKG_VERSION"),
@@ -35,6 +37,7 @@ pub fn run(args: &DoctorArgs) -> Result<(), Exit> {
                  "arch": gpu.as_ref().ok().map(|gpu| gpu.arch),
                  "driver_cuda": gpu.as_ref().ok().map(|gpu| gpu.driver_cuda)},
             ],
+            "telemetry": {"usable": telemetry.is_ok(), "reason": telemetry.err()},
             "default_model": {
                 "name": DEFAULT_MODEL,
                 "here": model.is_ok(),
@@ -44,13 +47,18 @@ pub fn run(args: &DoctorArgs) -> Result<(), Exit> {
         format!("{value:#}\n")
     } else {
         format!(
-            "monolith {}\ncpu    can run: {}, {cores} threads, {}\ncuda   {}\nmodel  {}\n",
+            "monolith {}\ncpu    can run: {}, {cores} threads, {}\ncuda   {}\nNVML   {}\n\
+             model  {}\n",
             env!("CARGO_PKG_VERSION"),
             cpu::device_name(),
             levels.join(", "),
             match &gpu {
                 Ok(gpu) => format!("can run: {}, {}", gpu.name, gpu.arch),
                 Err(why) => format!("cannot run: {why}"),
+            },
+            match telemetry {
+                Ok(()) => "telemetry for a run's record: clocks, power, temperature".to_owned(),
+                Err(why) => format!("no telemetry, records will do without: {why}"),
             },
             model.map_or_else(|reason| reason, |dir| format!("{DEFAULT_MODEL}: {}", dir.display())),
         )
