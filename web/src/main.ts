@@ -1,19 +1,19 @@
-// Glue: fetch or open a trace, show it, hand keys and buttons to the chart.
+// Glue: read the chosen trace, show it, hand keys and buttons to the chart.
 
 import { DARK, LIGHT, type Theme } from "./paint/palette";
 import { TraceError } from "./trace/error";
+import { fileInHash, hashFor } from "./trace/list";
 import { traceFromFile } from "./trace/parse";
 import { type Summary, summarized } from "./trace/summary";
 import type { Trace } from "./trace/trace";
 import { caveats, headline, unit } from "./trace/words";
+import { BesideError, listBeside, RECORDED, recordedBeside, traceBeside } from "./view/beside";
 import { Chart } from "./view/chart";
+import { Chooser, type Entry } from "./view/chooser";
 import { element } from "./view/dom";
 import { commandFor, KEY_LIST } from "./view/keys";
 import { showLegend } from "./view/legend";
 import { showTables } from "./view/tables";
-
-/** Left by `cargo xtask demo`. */
-const TRACE_URL = "data/trace.json.gz";
 
 const dark = window.matchMedia("(prefers-color-scheme: dark)");
 const theme = (): Theme => (dark.matches ? DARK : LIGHT);
@@ -28,11 +28,39 @@ const chart = new Chart(
   },
   theme(),
 );
-let shown: { trace: Trace; summary: Summary } | null = null;
+const chooser = new Chooser(
+  { choice: element("choice"), select: element("trace", HTMLSelectElement) },
+  (entry) => void choose(entry),
+);
+let shown: { entry: Entry; trace: Trace; summary: Summary } | null = null;
+/** Counts the choices: a trace that arrives after the next choice is not shown. */
+let choices = 0;
 
-function show(trace: Trace): void {
+/** Reads a trace and shows it; if it is refused, the one shown before stays. */
+async function choose(entry: Entry): Promise<void> {
+  const choice = ++choices;
+  chooser.mark(entry);
+  element("loading").textContent = `Reading ${entry.title}…`;
+  try {
+    const trace = await entry.read();
+    if (choice !== choices) return;
+    chooser.add(entry);
+    chooser.mark(entry);
+    show(entry, trace);
+  } catch (error) {
+    if (choice !== choices) return;
+    chooser.mark(shown?.entry ?? null);
+    complain(error);
+  } finally {
+    if (choice === choices) element("loading").textContent = "";
+  }
+}
+
+function show(entry: Entry, trace: Trace): void {
   const summary = summarized(trace);
-  shown = { trace, summary };
+  keepInAddress(entry);
+  shown = { entry, trace, summary };
+  document.title = `${entry.title} · monolith X-ray`;
   element("message").hidden = true;
   element("headline").textContent = headline(trace.meta, summary);
   element("caveats").textContent = caveats(trace.meta, summary);
@@ -58,53 +86,69 @@ function toggleStreams(): void {
   chart.setStreams(pressed);
 }
 
-/** Says what went wrong; the trace shown before stays. */
-function complain(...words: (string | Node)[]): void {
+/** What is shown first needs no address, unless the address says something else. */
+function keepInAddress({ file }: Entry): void {
+  const { hash, pathname, search } = window.location;
+  if (fileInHash(hash) === (shown ? file : null)) return;
+  history.replaceState(null, "", file === null ? pathname + search : hashFor(file));
+}
+
+/** Says why there is nothing new to see. What is no refusal is this page's mistake, not hidden. */
+function complain(error: unknown): void {
+  if (!(error instanceof TraceError)) throw error;
   const message = element("message");
-  message.replaceChildren(...words);
+  message.replaceChildren(`${error.message}.`);
+  if (error instanceof BesideError) {
+    message.append(` ${error.remedy} `, code("cargo xtask demo"), ".");
+  }
   message.hidden = false;
   if (!shown) element("headline").textContent = "There is no trace to show yet.";
 }
 
+/** Shows a file of the person's own, which is then one of those to choose from. */
 async function open(file: File): Promise<void> {
-  try {
-    show(await traceFromFile(new Uint8Array(await file.arrayBuffer())));
-  } catch (error) {
-    complain(`${file.name} was refused: ${reason(error)}.`);
+  const read = async () => {
+    const bytes = await file.arrayBuffer().catch(() => null);
+    if (!bytes) throw new TraceError(`${file.name} cannot be read any more: open it again`);
+    try {
+      return await traceFromFile(new Uint8Array(bytes));
+    } catch (error) {
+      if (!(error instanceof TraceError)) throw error;
+      throw new TraceError(`${file.name} was refused: ${error.message}`);
+    }
+  };
+  await choose({ title: `${file.name}, opened here`, file: null, read });
+}
+
+/** Shows the trace that the address names, or else the first. */
+async function begin(): Promise<void> {
+  const list = await listBeside();
+  if (!list) {
+    await choose({ ...RECORDED, read: recordedBeside });
+    return;
+  }
+  const entries = list.map((listed) => ({ ...listed, read: () => traceBeside(listed.file) }));
+  chooser.add(...entries);
+  const [first] = entries;
+  const file = fileInHash(window.location.hash);
+  const entry = file === null ? first : chooser.named(file);
+  if (entry) await choose(entry);
+  else if (first) {
+    await choose(first);
+    complain(notHere());
   }
 }
 
-async function load(): Promise<void> {
-  const response = await fetch(TRACE_URL).catch(() => null);
-  if (!response?.ok) {
-    complain("No trace was recorded here yet. Make one with ", code("cargo xtask demo"), ".");
-    return;
-  }
-  // Servers that name the gzip as an encoding leave it to the browser, which may find it broken.
-  const bytes = await response.arrayBuffer().catch(() => null);
-  if (!bytes) {
-    complain(
-      `${TRACE_URL} did not arrive whole. Load the page again, or make it anew with `,
-      code("cargo xtask demo"),
-      ".",
-    );
-    return;
-  }
-  try {
-    show(await traceFromFile(new Uint8Array(bytes)));
-  } catch (error) {
-    complain(
-      `${TRACE_URL} was refused: ${reason(error)}. Make it anew with `,
-      code("cargo xtask demo"),
-      ".",
-    );
-  }
+function followAddress(): void {
+  const file = fileInHash(window.location.hash);
+  if (file === null || file === shown?.entry.file) return;
+  const entry = chooser.named(file);
+  if (entry) void choose(entry);
+  else complain(notHere());
 }
 
-/** A refusal in its own words. Anything else is a mistake of this page, and is not hidden. */
-function reason(error: unknown): string {
-  if (error instanceof TraceError) return error.message;
-  throw error;
+function notHere(): TraceError {
+  return new TraceError("The trace that the address asked for is not among those here");
 }
 
 function code(text: string): HTMLElement {
@@ -129,8 +173,10 @@ function listKeys(): void {
 
 function listenToKeys(): void {
   document.addEventListener("keydown", (event) => {
-    // An open dialog has the keyboard, Esc included; a file chooser or a text field as well.
-    if (help.open || event.target instanceof HTMLInputElement) return;
+    // An open dialog has the keyboard, Esc included; a field to fill in or choose from as well.
+    const { target } = event;
+    const inField = target instanceof HTMLInputElement || target instanceof HTMLSelectElement;
+    if (help.open || inField) return;
     const inChart = document.activeElement === element("stage");
     const command = commandFor(event, inChart);
     if (!command || (!shown && command.do !== "help")) return;
@@ -189,4 +235,5 @@ listKeys();
 listenToKeys();
 listenToButtons();
 listenToFiles();
-await load();
+window.addEventListener("hashchange", followAddress);
+await begin().catch(complain);

@@ -1,5 +1,7 @@
 //! From a bare checkout to readable text, an X-ray and a page.
 
+mod data;
+
 use anyhow::{Context, Result, bail};
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
@@ -43,11 +45,11 @@ pub fn run(repo: &Repo, options: &Options) -> Result<()> {
     let node = Node::ensure(repo)?;
     say::heading("the page");
     page::install(repo, &node)?;
+    // The page's build takes all of web/public with it.
+    let data = repo.web().join("public/data");
+    let count = data::fill(&data, &trace, &repo.root.join("results"))?;
+    say::line(format_args!("{}: {count} traces to choose from", data.display()));
     page::build(repo, &node)?;
-    let data = repo.web().join("dist/data");
-    std::fs::create_dir_all(&data)
-        .and_then(|()| std::fs::copy(&trace, data.join("trace.json.gz")))
-        .with_context(|| format!("could not copy the trace to {}", data.display()))?;
     serve(repo, &node, free_port(options.port)?)
 }
 

@@ -2,7 +2,7 @@
 //!
 //! Every task starts from a bare checkout: it installs what it needs, says so, and works a
 //! second time without the network. What it writes lies under the target folder,
-//! `web/node_modules` and `web/dist`.
+//! `web/node_modules`, `web/public/data` and `web/dist`.
 
 mod command;
 mod demo;

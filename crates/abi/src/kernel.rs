@@ -210,8 +210,10 @@ wire_struct! {
         anchors: u32, "u32 @";
         /// The step's epoch: what is older is not of this step.
         epoch: u32, "u32 @";
+        /// Stamps of the consumers that the observer did not get: it was too far behind.
+        missed: u32, "u32 @";
         /// Nothing: there is no padding.
-        reserved: [u32; 7], "u32 @[7]";
+        reserved: [u32; 6], "u32 @[6]";
     }
 }
 

@@ -107,7 +107,8 @@ struct XrayHeader {
   u32 arrivals;
   u32 anchors;
   u32 epoch;
-  u32 reserved[7];
+  u32 missed;
+  u32 reserved[6];
 };
 static_assert(sizeof(XrayHeader) == 64, "as on the host");
 static_assert(__builtin_offsetof(XrayHeader, begin_clock) == 0);
@@ -118,7 +119,8 @@ static_assert(__builtin_offsetof(XrayHeader, loader) == 20);
 static_assert(__builtin_offsetof(XrayHeader, arrivals) == 24);
 static_assert(__builtin_offsetof(XrayHeader, anchors) == 28);
 static_assert(__builtin_offsetof(XrayHeader, epoch) == 32);
-static_assert(__builtin_offsetof(XrayHeader, reserved) == 36);
+static_assert(__builtin_offsetof(XrayHeader, missed) == 36);
+static_assert(__builtin_offsetof(XrayHeader, reserved) == 40);
 
 struct StepArgs {
   const u8* weights;

@@ -1,5 +1,6 @@
 //! The analysis as a table for the terminal, 100 columns wide at most.
 
+use crate::Pace;
 use crate::analysis::{
     Analysis, BlockTime, HandoffShare, LatenessOfBlock, LoaderTime, PathClass, PathSegment,
     PathTotals, PhaseTime, Spread, WeightStream,
@@ -40,6 +41,14 @@ fn summary(analysis: &Analysis, f: &mut Formatter<'_>) -> fmt::Result {
     let whole = analysis.available_ns();
     let count = analysis.blocks.len();
     let plural = if count == 1 { "" } else { "s" };
+    writeln!(f, "{}", analysis.step)?;
+    if let Some(Pace { headline_tok_s, overhead_pct, .. }) = analysis.pace {
+        writeln!(
+            f,
+            "the loop around it: {headline_tok_s:.0} tok/s unrecorded; recording takes \
+             {overhead_pct:.1} % longer"
+        )?;
+    }
     writeln!(
         f,
         "token {:.1} us on {count} {}{plural}: {:.1} % work, {:.1} % waits, {:.1} % unrecorded\n\
@@ -90,8 +99,9 @@ fn phases(analysis: &Analysis, f: &mut Formatter<'_>) -> fmt::Result {
     }
     writeln!(
         f,
-        "work and waits: all {unit}s together; mean, max: of one {unit}; window: first begin to \
-         last end,\nsummed over the layers; GB/s: the phase's bytes over its window"
+        "work and waits: all {unit}s together, a wait in the row of what it waits for; mean, max: \
+         of one\n{unit}; window: first begin of work to last end, summed over the layers; GB/s: \
+         the phase's bytes\nover its window, also those that were there before it began"
     )
 }
 
@@ -214,8 +224,8 @@ fn stream(analysis: &Analysis, f: &mut Formatter<'_>) -> fmt::Result {
     let WeightStream { copies, bytes, busy_ns, gb_per_s, latency } = stream;
     writeln!(
         f,
-        "\nweight stream: {:.1} MB in {copies} copies, some under way for {:.1} us: {gb_per_s:.0} \
-         GB/s",
+        "\nweight stream: {:.1} MB in {copies} copies, at least one under way for {:.1} us: \
+         {gb_per_s:.0} GB/s",
         *bytes as f64 / 1e6,
         us(*busy_ns)
     )?;
@@ -231,11 +241,17 @@ fn handoffs(analysis: &Analysis, f: &mut Formatter<'_>) -> fmt::Result {
         writeln!(
             f,
             "\nhand-offs take {mean_pct:.1} % of the layers' {:.1} us (waits on exchanges, mean \
-             over {}s), and\n{path_pct:.1} % of it on the critical path. The upstream kernel's \
-             author reports one third of\nper-layer time as synchronisation.",
+             over {}s), and\n{path_pct:.1} % of it on the critical path",
             us(*layers_ns),
             analysis.unit
         )?;
+        if analysis.is_gpu {
+            writeln!(
+                f,
+                "(qwen_megakernel's author reports one third of the per-layer time as \
+                 synchronization, on an\nRTX 5090 in bf16)"
+            )?;
+        }
     }
     let late = &analysis.lateness;
     if late.handoffs == 0 {
@@ -298,6 +314,14 @@ fn path(analysis: &Analysis, f: &mut Formatter<'_>) -> fmt::Result {
         share(handoff_ns),
         share(skew_ns),
         share(unrecorded_ns)
+    )?;
+    writeln!(
+        f,
+        "compute: work until half of the {unit}s that post the same had posted; skew: work after \
+         that, and\nbarrier waits for the {unit}'s own warps; weights: waits for those under way; \
+         hand-off: from a\nproducer's post to the end of the wait for it, in the row of what was \
+         posted",
+        unit = analysis.unit
     )
 }
 

@@ -27,7 +27,8 @@ describe("rows", () => {
   });
 
   test("a strip takes room of its own", () => {
-    expect(rowsFor(1200, 132, true)).toMatchObject({ pitch: 10, barHeight: 4, stripHeight: 4 });
+    const low = rowsFor(1200, 132, true);
+    expect(low).toMatchObject({ pitch: 12, barHeight: 4, stripTop: 5, stripHeight: 4 });
     expect(rowsFor(1200, 2, true)).toMatchObject({ pitch: 69, barHeight: 52, stripHeight: 12 });
     expect(rowsFor(1200, 2).stripHeight).toBe(0);
   });

@@ -34,15 +34,19 @@ const TALL_PITCH = 16;
 const NARROW_WIDTH = 560;
 /** Between the spans and the strip below them. */
 const STRIP_GAP = 1;
+/** Between low rows with strips: clearly more, so that a strip belongs to the spans above it. */
+const STRIP_ROW_GAP = 3;
 
 export function rowsFor(width: number, blocks: number, withStrips = false): Rows {
   const bare = clamp(Math.floor(SHARED_HEIGHT / blocks), MIN_PITCH, MAX_PITCH);
   const tall = bare > TALL_PITCH;
-  const barHeight = bare - (tall ? 4 : 1);
+  const rowGap = tall ? 4 : 1;
+  const barHeight = bare - rowGap;
   // Streams of a block overlap, so they take turns in lanes.
   const [lanes, laneHeight] = tall ? [4, 3] : [2, 2];
   const stripHeight = withStrips ? lanes * laneHeight : 0;
-  const pitch = bare + (withStrips ? STRIP_GAP + stripHeight : 0);
+  const withStrip = barHeight + STRIP_GAP + stripHeight + Math.max(rowGap, STRIP_ROW_GAP);
+  const pitch = withStrips ? withStrip : bare;
   const gutter = width < NARROW_WIDTH ? 42 : 84;
   return {
     count: blocks,

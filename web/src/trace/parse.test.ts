@@ -283,7 +283,7 @@ describe("refusals by name", () => {
       },
     ],
     [
-      "not a trace's JSON: meta.phase_bytes is not an object",
+      "meta.phase_bytes is not an object",
       (f) => {
         f.meta.phase_bytes = [1];
       },

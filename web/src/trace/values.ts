@@ -27,7 +27,7 @@ export function object<Field extends string>(
 /** An object whose keys are whatever the file says. */
 export function objectOf(value: unknown, what: string): Record<string, unknown> {
   if (typeof value !== "object" || value === null || Array.isArray(value)) {
-    throw new TraceError(`not a trace's JSON: ${what} is not an object`);
+    throw new TraceError(`${what} is not an object`);
   }
   return value as Record<string, unknown>;
 }

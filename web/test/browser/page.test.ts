@@ -3,13 +3,19 @@
 import { readdir, readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { gzipSync } from "node:zlib";
-import axe from "axe-core";
 import type { Browser, BrowserContextOptions, CDPSession, Page } from "playwright-core";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { DARK, LIGHT, type Theme } from "../../src/paint/palette";
 import { CPU, gzipped, traceFile } from "../fixture";
 import { gpuTraceFile } from "../gpu";
-import { launch, type Served, serve } from "./serve";
+import {
+  launch,
+  painted as paintedOn,
+  type Served,
+  serve,
+  violations as violationsOf,
+  watch,
+} from "./serve";
 
 const CPU_FILE = gzipped(traceFile(CPU));
 const GPU_FILE = gzipped(gpuTraceFile());
@@ -44,24 +50,13 @@ afterEach(async () => {
 async function open(options: BrowserContextOptions = {}): Promise<void> {
   const context = await browser.newContext({ viewport: { width: 1200, height: 800 }, ...options });
   page = await context.newPage();
-  page.on("pageerror", (error) => faults.push(error.message));
-  page.on("console", (message) => {
-    if (message.type() === "error" || message.type() === "warning") faults.push(message.text());
-  });
-  page.on("request", (request) => {
-    if (!request.url().startsWith(served.url)) faults.push(`asks ${request.url()}`);
-  });
+  watch(page, served.url, faults);
   await page.goto(served.url);
   await page.locator("#chart:not([hidden]), #message:not([hidden])").first().waitFor();
   await painted();
 }
 
-/** Two frames: one for what is pending, one to be sure that it was painted. */
-function painted(): Promise<void> {
-  return page.evaluate(
-    () => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => done()))),
-  );
-}
+const painted = () => paintedOn(page);
 
 /** How many pixels of the rows have exactly this colour. */
 function pixels(colour: string): Promise<number> {
@@ -93,13 +88,7 @@ const details = async () =>
 const picture = (id = "#rows") =>
   page.evaluate((id) => document.querySelector<HTMLCanvasElement>(id)?.toDataURL(), id);
 
-async function violations(): Promise<string[]> {
-  await page.evaluate(axe.source);
-  const found = await page.evaluate(() =>
-    (window as unknown as { axe: typeof axe }).axe.run(document),
-  );
-  return found.violations.map((violation) => `${violation.id}: ${violation.nodes[0]?.html}`);
-}
+const violations = () => violationsOf(page);
 
 const THEMES: ["light" | "dark", Theme][] = [
   ["light", LIGHT],
@@ -282,7 +271,7 @@ describe("weights on their way", () => {
   /** Below the bars of block 20's row. */
   const inStrip = async () => {
     const box = await rowsBox();
-    return { x: box.x + 0.5 * box.width, y: box.y + 20 * 10 + 6 };
+    return { x: box.x + 0.5 * box.width, y: box.y + 20 * 12 + 6 };
   };
 
   test("a strip below each row, shown by button or key, says what is loaded", async () => {
@@ -293,7 +282,7 @@ describe("weights on their way", () => {
     await button.click();
     await painted();
     expect(await button.getAttribute("aria-pressed")).toBe("true");
-    expect((await rowsBox()).height).toBe(132 * 10);
+    expect((await rowsBox()).height).toBe(132 * 12);
     expect(await picture()).not.toBe(before);
     const { x, y } = await inStrip();
     await page.mouse.move(x, y);

@@ -4,7 +4,8 @@ import { mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { type Browser, chromium } from "playwright-core";
+import axe from "axe-core";
+import { type Browser, chromium, type Page } from "playwright-core";
 import { build, preview } from "vite";
 
 const ROOT = fileURLToPath(new URL("../..", import.meta.url));
@@ -15,6 +16,8 @@ export interface Served {
   folder: string;
   /** Puts the bytes where the page looks for its trace; null: removes it. */
   setTrace(bytes: Uint8Array | string | null): Promise<void>;
+  /** The same with any file of that folder. */
+  setFile(name: string, bytes: Uint8Array | string | null): Promise<void>;
   close(): Promise<void>;
 }
 
@@ -30,17 +33,49 @@ export async function serve(): Promise<Served> {
   });
   const url = server.resolvedUrls?.local[0];
   if (url === undefined) throw new Error("vite preview names no address");
-  const trace = join(folder, "data", "trace.json.gz");
   await mkdir(join(folder, "data"));
+  const setFile: Served["setFile"] = (name, bytes) => {
+    const path = join(folder, "data", name);
+    return bytes === null ? rm(path, { force: true }) : writeFile(path, bytes);
+  };
   return {
     url,
     folder,
-    setTrace: (bytes) => (bytes === null ? rm(trace, { force: true }) : writeFile(trace, bytes)),
+    setTrace: (bytes) => setFile("trace.json.gz", bytes),
+    setFile,
     close: async () => {
       await server.close();
       await rm(folder, { recursive: true });
     },
   };
+}
+
+/** Collects what the page should not do: complain on the console, or ask anyone else. */
+export function watch(page: Page, url: string, faults: string[]): void {
+  page.on("pageerror", (error) => faults.push(error.message));
+  page.on("console", (message) => {
+    // A page without a list has to ask for it to know; the browser itself reports that.
+    if (message.location().url === `${url}data/traces.json`) return;
+    if (message.type() === "error" || message.type() === "warning") faults.push(message.text());
+  });
+  page.on("request", (request) => {
+    if (!request.url().startsWith(url)) faults.push(`asks ${request.url()}`);
+  });
+}
+
+/** Two frames: one for what is pending, one to be sure that it was painted. */
+export function painted(page: Page): Promise<void> {
+  return page.evaluate(
+    () => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => done()))),
+  );
+}
+
+export async function violations(page: Page): Promise<string[]> {
+  await page.evaluate(axe.source);
+  const found = await page.evaluate(() =>
+    (window as unknown as { axe: typeof axe }).axe.run(document),
+  );
+  return found.violations.map((violation) => `${violation.id}: ${violation.nodes[0]?.html}`);
 }
 
 export function launch(): Promise<Browser> {

@@ -113,6 +113,7 @@ fn header_from(bytes: &[u8]) -> XrayHeader {
         arrivals: word("arrivals"),
         anchors: word("anchors"),
         epoch: word("epoch"),
+        missed: word("missed"),
         ..XrayHeader::default()
     }
 }
@@ -129,7 +130,7 @@ struct Parts<'a> {
 impl Parts<'_> {
     fn of<'a>(bytes: &'a [u8], header: &XrayHeader) -> Parts<'a> {
         let mut rest = &bytes[size_of::<XrayHeader>()..];
-        let mut lost = 0;
+        let mut lost = u64::from(header.missed);
         let mut part = |count: u32, room: u32, size: usize| {
             let (all, after) = rest.split_at(room as usize * size);
             rest = after;
@@ -346,8 +347,9 @@ mod tests {
         let mut buffers = small();
         buffers.header("arrivals", &(XRAY_ARRIVALS + 5).to_le_bytes());
         buffers.header("consumer", &(XRAY_CONSUMER + 2).to_le_bytes());
+        buffers.header("missed", &3_u32.to_le_bytes());
         let block = &buffers.read().unwrap()[0];
-        assert_eq!(block.lost, 7);
+        assert_eq!(block.lost, 10);
         assert_eq!(block.consumer.last().unwrap().kind, EventKind::Unrecorded);
     }
 

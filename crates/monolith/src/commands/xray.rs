@@ -49,7 +49,8 @@ fn export(args: &XrayExportArgs) -> Result<(), Exit> {
     };
     write_file(&path, &bytes)?;
     if trace.is_reduced() {
-        say("monolith: a page's trace has no loader spans and no single copies: neither has this");
+        let lacks = "a page's trace has no loader spans and no single copies";
+        say(&format!("monolith: {lacks}: {} has none either", path.display()));
     }
     put(&format!("{}\n", path.display()))?;
     Ok(())

@@ -22,7 +22,12 @@ pub fn run(args: &XrayRecordArgs) -> Result<(), Exit> {
     let options = engine::options(&args.engine)?.only_first();
     let ids = args.ids.as_deref().map(PromptIds::read).transpose().map_err(exit_of)?;
     let model = source::find(&args.model.model)?;
-    std::fs::create_dir_all(&args.out).with_context(|| args.out.display().to_string())?;
+    if args.out.exists() && !args.out.is_dir() {
+        let what = format!("--out {}: it is no folder", args.out.display());
+        return Err(Exit::message(Code::Usage, what));
+    }
+    std::fs::create_dir_all(&args.out)
+        .with_context(|| format!("{} cannot be made", args.out.display()))?;
     let pack = model.pack(args.format.format)?;
     let mut headline = options.load_first(pack.clone(), None).map_err(engine::exit_of)?;
     let mut recording =
@@ -62,12 +67,16 @@ fn path(args: &XrayRecordArgs, variant: &str, position: usize) -> PathBuf {
 /// Whether all positions, with the rest of their loops, have room.
 fn check(args: &XrayRecordArgs, engine: &dyn Engine) -> Result<(), Exit> {
     let context = engine.info().context;
-    match args.at.iter().find(|&&at| at + args.steps >= context) {
+    let twice = args.at.iter().enumerate().find(|&(index, at)| args.at[..index].contains(at));
+    if let Some((_, at)) = twice {
+        return Err(Exit::message(Code::Usage, format!("--at {at}: it is named twice")));
+    }
+    match args.at.iter().find(|&&at| at.saturating_add(args.steps) >= context) {
         Some(at) => {
             let steps = args.steps;
             let what = format!(
                 "--at {at}: with a loop of {steps} steps there is no room in {context} positions: \
-                 give --context"
+                 give a larger --context"
             );
             Err(Exit::message(Code::Usage, what))
         }

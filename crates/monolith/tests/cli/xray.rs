@@ -169,3 +169,21 @@ fn what_is_not_replaced() {
     place.fails(&["xray", "export", "x.xray"], 2, "--to");
     place.fails(&["xray"], 2, "analyze");
 }
+
+#[test]
+fn positions_that_cannot_be_recorded() {
+    let (place, model) = (Place::new(), tiny());
+    std::fs::write(place.path("notes.txt"), "notes").unwrap();
+    let base = ["xray", "record", "-m", model.to_str().unwrap(), "--engine", "cpu", "-q"];
+    let largest = usize::MAX.to_string();
+    for (args, message) in [
+        (["--at", "4090", "-n", "64"], "no room in 4096 positions"),
+        (["--at", &largest, "-n", "64"], "no room in 4096 positions"),
+        (["--at", "16", "-n", &largest], "no room in 4096 positions"),
+        (["--at", "16,16", "-n", "4"], "--at 16: it is named twice"),
+        (["--at", "16", "-o", "notes.txt"], "--out notes.txt: it is no folder"),
+    ] {
+        place.fails(&[&base[..], &args].concat(), 2, message);
+    }
+    assert_eq!(place.path("").read_dir().unwrap().count(), 1, "nothing is written");
+}

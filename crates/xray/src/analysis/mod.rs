@@ -8,7 +8,7 @@ mod path;
 mod stream;
 mod summary;
 
-use crate::Trace;
+use crate::{Meta, Pace, Trace};
 use index::Index;
 use serde::Serialize;
 
@@ -22,6 +22,12 @@ pub use summary::{HandoffShare, Spread};
 /// `work + waits + unrecorded == token`.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Analysis {
+    /// Which step it is: model, variant, device, position.
+    pub step: String,
+    /// How fast the loop around the step ran, and what recording cost, if that was measured.
+    pub pace: Option<Pace>,
+    /// Whether it is a GPU's.
+    pub is_gpu: bool,
     /// What a block is called: a thread on the CPU, a block on a GPU.
     pub unit: &'static str,
     /// First begin to last end.
@@ -66,7 +72,11 @@ impl Analysis {
         let blocks = account::block_times(trace, &index);
         let waits = account::wait_times(trace);
         let path = path::critical_path(trace, &index);
+        let Meta { model, variant, device, position, .. } = meta;
         Analysis {
+            step: format!("{model}, {variant} on {device}, position {position}"),
+            pace: meta.pace,
+            is_gpu: meta.engine == "cuda",
             unit: meta.unit(),
             token_ns: meta.token_ns,
             clock_error_ns: meta.clock_error_ns,

@@ -1,0 +1,76 @@
+// The files beside the page, which `cargo xtask demo` leaves there: fetched when asked for. What
+// cannot be had is refused in words.
+
+import { TraceError } from "../trace/error";
+import { type Listed, listFromJson } from "../trace/list";
+import { traceFromFile } from "../trace/parse";
+import type { Trace } from "../trace/trace";
+
+const FOLDER = "data/";
+const LIST = "traces.json";
+/** The trace that a page without a list shows. */
+export const RECORDED: Listed = { file: "trace.json.gz", title: "recorded here" };
+const NONE_RECORDED = "No trace was recorded here yet";
+
+/** Why a file beside the page was refused, and what its remedy does. */
+export class BesideError extends TraceError {
+  override name = "BesideError";
+  constructor(
+    message: string,
+    /** To be followed by the command's name. */
+    readonly remedy = "Make it anew with",
+  ) {
+    super(message);
+  }
+}
+
+/** The list, or null if there is none. */
+export async function listBeside(): Promise<Listed[] | null> {
+  const response = await fetch(FOLDER + LIST).catch(() => null);
+  if (!response?.ok) return null;
+  const bytes = await whole(response, LIST);
+  return refusing(LIST, async () => listFromJson(new TextDecoder().decode(bytes)));
+}
+
+/** The one trace of a page without a list. */
+export async function recordedBeside(): Promise<Trace> {
+  const response = await fetch(FOLDER + RECORDED.file).catch(() => null);
+  if (!response?.ok) throw new BesideError(NONE_RECORDED, "Make one with");
+  return traceIn(response, RECORDED.file);
+}
+
+/** A listed trace. */
+export async function traceBeside(file: string): Promise<Trace> {
+  const response = await fetch(FOLDER + file).catch(() => null);
+  if (!response) throw new BesideError(`${FOLDER}${file} was not sent: the server is not there`);
+  if (!response.ok) {
+    throw new BesideError(
+      `${FOLDER}${file} is listed and is not there (status ${response.status})`,
+    );
+  }
+  return traceIn(response, file);
+}
+
+async function traceIn(response: Response, file: string): Promise<Trace> {
+  const bytes = await whole(response, file);
+  return refusing(file, () => traceFromFile(bytes));
+}
+
+/** Servers that name the gzip as an encoding leave it to the browser, which may find it broken. */
+async function whole(response: Response, file: string): Promise<Uint8Array<ArrayBuffer>> {
+  const bytes = await response.arrayBuffer().catch(() => null);
+  if (bytes) return new Uint8Array(bytes);
+  throw new BesideError(
+    `${FOLDER}${file} did not arrive whole`,
+    "Load the page again, or make it anew with",
+  );
+}
+
+async function refusing<T>(file: string, read: () => Promise<T>): Promise<T> {
+  try {
+    return await read();
+  } catch (error) {
+    if (!(error instanceof TraceError)) throw error;
+    throw new BesideError(`${FOLDER}${file} was refused: ${error.message}`);
+  }
+}

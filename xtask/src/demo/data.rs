@@ -1,0 +1,241 @@
+//! What the page finds beside itself: the trace just recorded, those of `results/`, and their list.
+//!
+//! All of it lies in `web/public/data`, which is generated, ignored by git, and part of every
+//! build of the page. The page's side of the list is `web/src/trace/list.ts`.
+
+use anyhow::{Context, Result, bail, ensure};
+use serde_json::{Value, json};
+use std::path::{Path, PathBuf};
+
+use crate::repo::read;
+
+const SCHEMA: &str = "monolith-traces/1";
+const LIST: &str = "traces.json";
+/// The one that the page shows first, and the only one it looks for without a list.
+const RECORDED: &str = "trace.json.gz";
+const RECORDED_TITLE: &str = "recorded on this machine";
+const XRAY: &str = "xray-";
+const ENDING: &str = ".json.gz";
+/// As the page has it: what is longer it refuses.
+const NAME_CHARS_MAX: usize = 120;
+
+/// A trace to copy: from where, to which name, and what the page calls it.
+#[derive(Debug, PartialEq)]
+struct Listed {
+    from: PathBuf,
+    file: String,
+    title: String,
+}
+
+/// Fills the folder anew; says how many traces it holds.
+pub fn fill(data: &Path, recorded: &Path, results: &Path) -> Result<usize> {
+    let mut traces =
+        vec![Listed { from: recorded.into(), file: RECORDED.into(), title: RECORDED_TITLE.into() }];
+    traces.extend(committed(results)?);
+    if data.exists() {
+        std::fs::remove_dir_all(data)
+            .with_context(|| format!("could not remove {}", data.display()))?;
+    }
+    std::fs::create_dir_all(data)
+        .with_context(|| format!("could not create {}", data.display()))?;
+    for trace in &traces {
+        std::fs::copy(&trace.from, data.join(&trace.file)).with_context(|| {
+            format!("could not copy {} to {}", trace.from.display(), data.display())
+        })?;
+    }
+    let list = data.join(LIST);
+    std::fs::write(&list, list_of(&traces))
+        .with_context(|| format!("could not write {}", list.display()))?;
+    Ok(traces.len())
+}
+
+fn list_of(traces: &[Listed]) -> String {
+    let entry = |trace: &Listed| json!({"file": trace.file, "title": trace.title});
+    let entries: Vec<Value> = traces.iter().map(entry).collect();
+    format!("{}\n", json!({"schema": SCHEMA, "traces": entries}))
+}
+
+/// The X-rays of each GPU's newest run that has one, as `results/index.json` orders the runs.
+fn committed(results: &Path) -> Result<Vec<Listed>> {
+    let mut traces = Vec::new();
+    let mut seen: Vec<String> = Vec::new();
+    for (folder, gpu) in runs(results)?.into_iter().rev() {
+        if seen.contains(&gpu) {
+            continue;
+        }
+        let xrays = xrays(&results.join(&folder), &folder, &gpu)?;
+        if !xrays.is_empty() {
+            seen.push(gpu);
+            traces.extend(xrays);
+        }
+    }
+    Ok(traces)
+}
+
+/// Folder and GPU of every run, the newest last.
+fn runs(results: &Path) -> Result<Vec<(String, String)>> {
+    let path = results.join("index.json");
+    let index: Value = serde_json::from_str(&read(&path)?)
+        .with_context(|| format!("{} is not JSON", path.display()))?;
+    let runs = index["runs"].as_array();
+    let runs = runs.with_context(|| format!("{} has no list `runs`", path.display()))?;
+    let text = |run: &Value, key: &str| {
+        let text = run[key].as_str().map(String::from);
+        text.with_context(|| format!("{}: a run has no {key}", path.display()))
+    };
+    runs.iter().map(|run| Ok((text(run, "folder")?, text(run, "gpu")?))).collect()
+}
+
+/// The X-rays in a run's folder, by variant and then position.
+fn xrays(at: &Path, folder: &str, gpu: &str) -> Result<Vec<Listed>> {
+    ensure!(is_safe(folder), "results/index.json: the folder {folder:?} is not a plain name");
+    let entries = std::fs::read_dir(at).with_context(|| format!("could not read {}", at.display()));
+    let mut found = Vec::new();
+    for entry in entries? {
+        let entry = entry.with_context(|| format!("could not read {}", at.display()))?;
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let Some(what) = name.strip_prefix(XRAY).and_then(|rest| rest.strip_suffix(ENDING)) else {
+            continue;
+        };
+        let file = format!("{folder}-{name}");
+        if !is_safe(&file) {
+            bail!(
+                "{}: the page takes letters, digits, `.`, `_` and `-` in a name, at most \
+                 {NAME_CHARS_MAX} with the folder's: rename it",
+                entry.path().display()
+            );
+        }
+        let (order, what) = described(what);
+        found.push((order, Listed { from: entry.path(), file, title: format!("{what}, {gpu}") }));
+    }
+    found.sort_by(|(a, _), (b, _)| a.cmp(b));
+    Ok(found.into_iter().map(|(_, listed)| listed).collect())
+}
+
+/// `bf16-flag-16` to an order and to words; what ends in no position stands for itself.
+fn described(name: &str) -> ((String, u32), String) {
+    let numbered = name.rsplit_once('-');
+    match numbered.and_then(|(variant, at)| Some((variant, at.parse::<u32>().ok()?))) {
+        Some((variant, position)) => {
+            ((variant.into(), position), format!("{variant}, position {position}"))
+        }
+        None => ((name.into(), 0), name.into()),
+    }
+}
+
+/// Whether a name leaves no folder, and means the same in an address as on disk.
+fn is_safe(name: &str) -> bool {
+    name.len() <= NAME_CHARS_MAX
+        && name.starts_with(|first: char| first.is_ascii_alphanumeric())
+        && name.chars().all(|c| c.is_ascii_alphanumeric() || "._-".contains(c))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    /// A results folder with these runs (folder, GPU), the newest last, and these files.
+    fn results(runs: &[(&str, &str)], files: &[&str]) -> tempfile::TempDir {
+        let root = tempfile::tempdir().unwrap();
+        let run = |(folder, gpu): &(&str, &str)| json!({"folder": folder, "gpu": gpu});
+        let runs: Vec<Value> = runs.iter().map(run).collect();
+        fs::write(root.path().join("index.json"), json!({ "runs": runs }).to_string()).unwrap();
+        for file in files {
+            let path = root.path().join(file);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, file).unwrap();
+        }
+        root
+    }
+
+    #[test]
+    fn the_list_holds_the_newest_xrays_of_each_gpu_and_the_recorded_one_first() {
+        let results = results(
+            &[("r1", "A"), ("r2", "B 1"), ("r3", "A"), ("r4", "A")],
+            &[
+                "r1/xray-bf16-flag-16.json.gz",
+                "r2/xray-whole.json.gz",
+                "r3/xray-fp8-flag-2048.json.gz",
+                "r3/xray-fp8-flag-16.json.gz",
+                "r3/xray-bf16-flag-2048.json.gz",
+                "r3/reference.json",
+                "r3/gate-bf16-flag-16.json.gz",
+                "r4/rows.jsonl",
+            ],
+        );
+        let recorded = results.path().join("mine");
+        fs::write(&recorded, "just now").unwrap();
+        let data = results.path().join("public/data");
+        fs::create_dir_all(&data).unwrap();
+        fs::write(data.join("stale.json.gz"), "old").unwrap();
+        assert_eq!(fill(&data, &recorded, results.path()).unwrap(), 5);
+        // The page's tests read this very text: web/src/trace/list.test.ts.
+        let expected = concat!(
+            r#"{"schema":"monolith-traces/1","traces":["#,
+            r#"{"file":"trace.json.gz","title":"recorded on this machine"},"#,
+            r#"{"file":"r3-xray-bf16-flag-2048.json.gz","title":"bf16-flag, position 2048, A"},"#,
+            r#"{"file":"r3-xray-fp8-flag-16.json.gz","title":"fp8-flag, position 16, A"},"#,
+            r#"{"file":"r3-xray-fp8-flag-2048.json.gz","title":"fp8-flag, position 2048, A"},"#,
+            r#"{"file":"r2-xray-whole.json.gz","title":"whole, B 1"}]}"#,
+            "\n"
+        );
+        assert_eq!(read(&data.join(LIST)).unwrap(), expected);
+        assert_eq!(fs::read_dir(&data).unwrap().count(), 6);
+        assert_eq!(read(&data.join(RECORDED)).unwrap(), "just now");
+        let copied = read(&data.join("r3-xray-fp8-flag-16.json.gz")).unwrap();
+        assert_eq!(copied, "r3/xray-fp8-flag-16.json.gz");
+    }
+
+    #[test]
+    fn what_is_committed_is_listed_under_safe_names() {
+        let results = Path::new(env!("CARGO_MANIFEST_DIR")).join("../results");
+        let listed = committed(&results).unwrap();
+        for (index, trace) in listed.iter().enumerate() {
+            assert!(trace.from.is_file() && is_safe(&trace.file), "{trace:?}");
+            assert!(listed[..index].iter().all(|other| other.file != trace.file), "{trace:?}");
+        }
+        let h200: Vec<&str> = listed
+            .iter()
+            .filter(|trace| trace.title.ends_with(", NVIDIA H200"))
+            .map(|trace| trace.title.split(',').next().unwrap_or_default())
+            .collect();
+        assert!(h200.contains(&"bf16-flag") && h200.contains(&"fp8-flag"), "{listed:?}");
+    }
+
+    #[test]
+    fn names_that_leave_the_folder_or_need_quoting_are_refused() {
+        for name in ["a", "2026-11-29-h200-02", "a_b.json.gz"] {
+            assert!(is_safe(name), "{name}");
+        }
+        let long = "a".repeat(NAME_CHARS_MAX + 1);
+        for name in ["", "..", ".a", "-a", "a/b", "a\\b", "a b", "a%2fb", "a#b", "é", &long] {
+            assert!(!is_safe(name), "{name}");
+        }
+        let refused = |runs: &[(&str, &str)], files: &[&str]| {
+            let results = results(runs, files);
+            format!("{:#}", committed(results.path()).unwrap_err())
+        };
+        let error = refused(&[("r1", "A")], &["r1/xray-a b.json.gz"]);
+        assert!(error.contains("xray-a b.json.gz") && error.contains("rename it"), "{error}");
+        let error = refused(&[("../r1", "A")], &[]);
+        assert!(error.contains(r#"the folder "../r1" is not a plain name"#), "{error}");
+        let error = refused(&[("r1", "A")], &[]);
+        assert!(error.contains("could not read"), "{error}");
+    }
+
+    #[test]
+    fn an_index_that_is_no_list_of_runs_is_refused() {
+        let results = results(&[], &[]);
+        assert_eq!(committed(results.path()).unwrap(), []);
+        for (index, words) in [
+            ("", "is not JSON"),
+            ("[]", "has no list `runs`"),
+            (r#"{"runs":[{"folder":"a"}]}"#, "a run has no gpu"),
+        ] {
+            fs::write(results.path().join("index.json"), index).unwrap();
+            let error = format!("{:#}", committed(results.path()).unwrap_err());
+            assert!(error.contains(words), "{index}: {error}");
+        }
+    }
+}
