@@ -5,7 +5,7 @@ use crate::exit::{Code, Exit, OrExit};
 use crate::text_out::{Kind, check_output, put, say, write_file};
 use anyhow::Context;
 use monolith_xray::export::{self, GanttOptions};
-use monolith_xray::{Analysis, Trace, dump_file, page, trace_from_dump};
+use monolith_xray::{Analysis, Trace, TraceError, dump_file, page, trace_from_dump};
 use std::path::{Path, PathBuf};
 
 /// Records, analyzes or exports a step; or tells why one did not end.
@@ -68,7 +68,18 @@ fn read(path: &Path) -> Result<Trace, Exit> {
         let dump = dump_file::read(&bytes).with_context(name)?;
         return trace_from_dump(&dump).with_context(name).or_exit(Code::Failure);
     }
-    page::read(&bytes).with_context(name).or_exit(Code::Failure)
+    match page::read(&bytes) {
+        Err(TraceError::Foreign(_)) => {
+            let what = format!(
+                "{} is neither a dump (.xray) nor a page's trace (.json.gz): it begins with the \
+                 bytes {:02x?}",
+                path.display(),
+                &bytes[..bytes.len().min(4)]
+            );
+            Err(Exit::message(Code::Failure, what))
+        }
+        other => other.with_context(name).or_exit(Code::Failure),
+    }
 }
 
 /// The file's name with the format's ending, in the same folder.

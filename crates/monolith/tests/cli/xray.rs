@@ -144,7 +144,7 @@ fn what_is_no_recorded_step() {
     for (file, code, message) in [
         ("none.xray", 4, "none.xray: No such file"),
         ("cut.xray", 1, "cut.xray: the dump's body is"),
-        ("notes.txt", 1, "notes.txt: neither gzip nor JSON"),
+        ("notes.txt", 1, "notes.txt is neither a dump (.xray) nor a page"),
     ] {
         place.fails(&["xray", "analyze", file], code, message);
         place.fails(&["xray", "export", file, "--to", "csv", "-o", "x.csv"], code, message);
