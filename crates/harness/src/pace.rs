@@ -1,6 +1,7 @@
 //! A recorded step of a decode loop, and what recording costs: the same loop by the build that is
 //! timed and by the one that records, in turn.
 
+use crate::bench::median;
 use crate::{HarnessError, Progress, fill};
 use monolith_abi::dump::{Dump, Pace};
 use monolith_engine::Engine;
@@ -64,13 +65,7 @@ pub fn record(
 /// Of seconds a loop, the median in nanoseconds a step.
 fn median_ns(seconds: &mut [f64], steps: usize) -> Option<f64> {
     seconds.sort_by(f64::total_cmp);
-    let middle = seconds.len() / 2;
-    let median = match seconds.len() % 2 {
-        _ if seconds.is_empty() => return None,
-        0 => f64::midpoint(seconds[middle - 1], seconds[middle]),
-        _ => seconds[middle],
-    };
-    Some(median * 1e9 / steps as f64)
+    (!seconds.is_empty()).then(|| median(seconds) * 1e9 / steps as f64)
 }
 
 #[cfg(test)]

@@ -3,7 +3,6 @@
 use crate::HarnessError;
 use crate::bench::Row;
 use crate::gate::{GateRecord, Rule, refusals};
-use crate::identity::Subject;
 use crate::quality::{self, AgreementRule, QualityRecord, forgery, mismatches, record_refusals};
 use crate::record::{Index, IndexEntry, RunFolder};
 use std::fmt::Write;
@@ -27,7 +26,7 @@ pub fn row_refusals(row: &Row, gates: &[GateRecord], run_id: &str) -> Vec<String
     if row.gate_passed != Some(true) {
         reasons.push("no gate is said to have passed".into());
     }
-    let subject = subject_of(row);
+    let subject = row.subject();
     let of = |gate: &GateRecord| {
         let mut reasons = refusals(gate, &subject, &row.prompt_ids_sha256);
         if row.gate_rule != Some(gate.checks.tokens.rule) {
@@ -40,21 +39,6 @@ pub fn row_refusals(row: &Row, gates: &[GateRecord], run_id: &str) -> Vec<String
         Some(least) => reasons.extend(least),
     }
     reasons
-}
-
-/// What a row says that it is of.
-fn subject_of(row: &Row) -> Subject {
-    Subject {
-        engine: row.engine.clone(),
-        variant: row.variant.clone(),
-        format: row.format.clone(),
-        gpu: row.gpu.clone(),
-        blocks: row.blocks,
-        build: row.build.clone(),
-        kernels: row.kernels.clone(),
-        weights_sha256: row.weights_sha256.clone(),
-        run_id: row.run_id.clone(),
-    }
 }
 
 /// A run's rows by whether their speed may be shown.
@@ -245,7 +229,7 @@ fn speeds(rows: &[Row], qualities: &[QualityRecord]) -> String {
 
 /// What a quality record of the row's own run says of the engine, in a few words.
 fn quality_cell(row: &Row, qualities: &[QualityRecord]) -> Option<String> {
-    let subject = subject_of(row);
+    let subject = row.subject();
     let own = |record: &&QualityRecord| {
         forgery(record).is_none() && mismatches(&record.measured.candidate, &subject).is_empty()
     };

@@ -74,13 +74,6 @@ impl Weights for Checkpoint {
         &self.config
     }
 
-    fn view(&self, tensor: Tensor) -> Bf16View<'_> {
-        match self.stored(tensor) {
-            StoredView::Bf16(view) => view,
-            StoredView::Fp8(_) => panic!("{} is fp8, no bf16 tensor", tensor.name()),
-        }
-    }
-
     fn stored(&self, tensor: Tensor) -> StoredView<'_> {
         let tensor = tensor.stored(&self.config);
         let (rows, cols) = tensor.shape(&self.config);

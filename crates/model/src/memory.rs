@@ -1,6 +1,6 @@
 //! Weights held in memory: small models made by tests and tools.
 
-use crate::{Bf16View, Config, Tensor, Weights};
+use crate::{Bf16View, Config, StoredView, Tensor, Weights};
 use half::bf16;
 use std::collections::HashMap;
 
@@ -50,9 +50,9 @@ impl Weights for MemoryWeights {
         &self.config
     }
 
-    fn view(&self, tensor: Tensor) -> Bf16View<'_> {
+    fn stored(&self, tensor: Tensor) -> StoredView<'_> {
         let tensor = tensor.stored(&self.config);
         let (rows, cols) = tensor.shape(&self.config);
-        Bf16View::new(rows, cols, &self.tensors[&tensor])
+        StoredView::Bf16(Bf16View::new(rows, cols, &self.tensors[&tensor]))
     }
 }

@@ -92,7 +92,7 @@ impl Tensor {
     }
 
     /// The tensor that holds its values: a tied model's LM head is its embedding.
-    pub(crate) fn stored(self, config: &Config) -> Tensor {
+    pub fn stored(self, config: &Config) -> Tensor {
         match self {
             Tensor::LmHead if config.tied => Tensor::Embedding,
             other => other,
@@ -207,10 +207,13 @@ pub trait Weights: Sync {
     ///
     /// # Panics
     /// For a tensor that is not stored in bf16, which most implementations never hold.
-    fn view(&self, tensor: Tensor) -> Bf16View<'_>;
+    fn view(&self, tensor: Tensor) -> Bf16View<'_> {
+        match self.stored(tensor) {
+            StoredView::Bf16(view) => view,
+            StoredView::Fp8(_) => panic!("{} is fp8, no bf16 tensor", tensor.name()),
+        }
+    }
 
     /// The same in whatever format it is stored.
-    fn stored(&self, tensor: Tensor) -> StoredView<'_> {
-        StoredView::Bf16(self.view(tensor))
-    }
+    fn stored(&self, tensor: Tensor) -> StoredView<'_>;
 }

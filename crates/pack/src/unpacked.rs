@@ -51,18 +51,8 @@ impl Weights for Unpacked {
         &self.config
     }
 
-    fn view(&self, tensor: Tensor) -> Bf16View<'_> {
-        match self.stored(tensor) {
-            StoredView::Bf16(view) => view,
-            StoredView::Fp8(_) => panic!("{} is fp8, no bf16 tensor", tensor.name()),
-        }
-    }
-
     fn stored(&self, tensor: Tensor) -> StoredView<'_> {
-        let tensor = match tensor {
-            Tensor::LmHead if self.config.tied => Tensor::Embedding,
-            other => other,
-        };
+        let tensor = tensor.stored(&self.config);
         let (rows, cols) = tensor.shape(&self.config);
         let (bytes, scales) = &self.tensors[&tensor];
         match scales {

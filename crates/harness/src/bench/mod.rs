@@ -5,6 +5,7 @@ mod row;
 
 pub(crate) use output::percent;
 pub use output::{Output, rendered};
+pub(crate) use row::median;
 pub use row::{Facts, Roofline, Row, SCHEMA_VERSION, Test, row};
 
 use crate::environment::{Energy, Environment, Probe, Sample, Telemetry};

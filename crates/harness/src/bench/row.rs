@@ -301,8 +301,25 @@ fn scope(launches_per_token: Option<f64>) -> String {
     format!("decode only, argmax included, {launches}")
 }
 
+impl Row {
+    /// What the row says that it is of.
+    pub fn subject(&self) -> Subject {
+        Subject {
+            engine: self.engine.clone(),
+            variant: self.variant.clone(),
+            format: self.format.clone(),
+            gpu: self.gpu.clone(),
+            blocks: self.blocks,
+            build: self.build.clone(),
+            kernels: self.kernels.clone(),
+            weights_sha256: self.weights_sha256.clone(),
+            run_id: self.run_id.clone(),
+        }
+    }
+}
+
 /// The middle of sorted values; of an even number, the mean of the middle two.
-fn median(sorted: &[f64]) -> f64 {
+pub(crate) fn median(sorted: &[f64]) -> f64 {
     let half = sorted.len() / 2;
     if sorted.len() % 2 == 1 { sorted[half] } else { f64::midpoint(sorted[half - 1], sorted[half]) }
 }

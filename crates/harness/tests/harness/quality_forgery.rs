@@ -127,17 +127,7 @@ fn a_speed_stands_beside_its_own_quality() {
     assert!(!render(results.path()).unwrap().contains(" quality |"));
     let row = &rows[0];
     let mut of_row = record();
-    of_row.measured.candidate = Subject {
-        engine: row.engine.clone(),
-        variant: row.variant.clone(),
-        format: row.format.clone(),
-        gpu: row.gpu.clone(),
-        blocks: row.blocks,
-        build: row.build.clone(),
-        kernels: row.kernels.clone(),
-        weights_sha256: row.weights_sha256.clone(),
-        run_id: row.run_id.clone(),
-    };
+    of_row.measured.candidate = row.subject();
     of_row.measured.reference.build = row.build.clone();
     let mut of_others = of_row.clone();
     of_others.measured.candidate.blocks += 1;

@@ -3,7 +3,7 @@
 // Every test file compiles this module for itself and uses a part of it.
 #![allow(dead_code)]
 
-use monolith_model::{Bf16View, Config, LayerTensor, MemoryWeights, Tensor, Weights};
+use monolith_model::{Config, LayerTensor, MemoryWeights, StoredView, Tensor, Weights};
 
 /// A model of two layers in which four query heads share two kv heads.
 pub fn small() -> Config {
@@ -82,7 +82,7 @@ impl Weights for WithTheta<'_> {
         &self.config
     }
 
-    fn view(&self, tensor: Tensor) -> Bf16View<'_> {
-        self.weights.view(tensor)
+    fn stored(&self, tensor: Tensor) -> StoredView<'_> {
+        self.weights.stored(tensor)
     }
 }
