@@ -1,7 +1,7 @@
 //! The same facts, written out for the other languages.
 
 use crate::kernel::{self, Control, FaultRecord, StepArgs, XrayHeader};
-use crate::{EventKind, Phase, WaitKind, WeightFormat, dump, pack};
+use crate::{EventKind, Moment, Phase, WaitKind, WeightFormat, dump, pack};
 use std::fmt::Write;
 
 /// A generated file: its path from the repository's root, and its text.
@@ -56,6 +56,7 @@ fn cuda() -> String {
     cuda_enum(&mut text, "Phase", Phase::ALL.iter().map(|phase| format!("{phase:?}")));
     cuda_enum(&mut text, "WaitKind", WaitKind::ALL.iter().map(|kind| format!("{kind:?}")));
     cuda_enum(&mut text, "EventKind", EventKind::ALL.iter().map(|kind| format!("{kind:?}")));
+    cuda_enum(&mut text, "Moment", Moment::ALL.iter().map(|moment| format!("{moment:?}")));
     cuda_enum(&mut text, "WeightFormat", WeightFormat::ALL.iter().map(|of| format!("{of:?}")));
     for (name, value) in [
         ("NO_LAYER", u32::from(dump::NO_LAYER)),
@@ -77,10 +78,10 @@ fn cuda() -> String {
         ("PLANTED_NO_LOAD", kernel::PLANTED_NO_LOAD),
         ("PLANTED_NO_RELEASE", kernel::PLANTED_NO_RELEASE),
         ("XRAY_CONSUMER", kernel::XRAY_CONSUMER),
-        ("XRAY_LOADER", kernel::XRAY_LOADER),
-        ("XRAY_ARRIVALS", kernel::XRAY_ARRIVALS),
+        ("XRAY_COPIES", kernel::XRAY_COPIES),
         ("XRAY_ANCHORS", kernel::XRAY_ANCHORS),
         ("XRAY_BLOCK_BYTES", kernel::XRAY_BLOCK_BYTES),
+        ("XRAY_MOMENT_BITS", kernel::XRAY_MOMENT_BITS),
         ("XRAY_NO_LAYER", kernel::XRAY_NO_LAYER),
     ] {
         let _ = writeln!(text, "constexpr u32 {name} = {value}u;");

@@ -173,26 +173,27 @@ wire_struct! {
 const _: () = assert!(size_of::<FaultRecord>() == 64 && size_of::<Control>() == 16);
 const _: () = assert!(size_of::<StepArgs>() == 22 * 8 + 16 * 4);
 
-/// Stamps that a block's consumers may leave in one step.
+/// Readings of the clock that a block's consumers may leave in one step.
 pub const XRAY_CONSUMER: u32 = 4096;
-/// Stamps that a block's loader may leave.
-pub const XRAY_LOADER: u32 = 4096;
-/// Arrivals of copies that a block's observer may leave.
-pub const XRAY_ARRIVALS: u32 = 2048;
-/// Anchors that it may leave.
+/// Copies whose issue a block's loader may leave, and whose arrival its observer.
+pub const XRAY_COPIES: u32 = 2048;
+/// Anchors that the observer may leave.
 pub const XRAY_ANCHORS: u32 = 2048;
 /// From one block's buffers to the next one's.
-pub const XRAY_BLOCK_BYTES: u32 = size_of::<XrayHeader>() as u32
-    + 8 * (XRAY_CONSUMER + XRAY_LOADER + XRAY_ARRIVALS)
-    + 16 * XRAY_ANCHORS;
+pub const XRAY_BLOCK_BYTES: u32 =
+    size_of::<XrayHeader>() as u32 + 8 * XRAY_CONSUMER + (16 + 4) * XRAY_COPIES + 16 * XRAY_ANCHORS;
 
-/// In the place of a layer in a stamp: none.
+/// Bits of a [`crate::Moment`] in a note; above them, which.
+pub const XRAY_MOMENT_BITS: u32 = 4;
+
+/// In the place of a layer in a copy's record: none.
 pub const XRAY_NO_LAYER: u32 = 0xff;
 
 wire_struct! {
-    /// First in a block's X-ray buffers. Behind it: the consumers' stamps, the loader's, the
-    /// arrivals (8 bytes each: the clock's low 32 bits; kind, phase, layer and a detail) and the
-    /// anchors (16 bytes each: clock, global timer).
+    /// First in a block's X-ray buffers. Behind it, clocks by their low 32 bits: the consumers'
+    /// notes (8 bytes: clock, note); the loader's copies (16: when it looked for a free stage in
+    /// vain, or 0; when it issued the copy; kind, phase, layer and size; nothing); their arrivals
+    /// (4: clock); and with all 64 bits the anchors (16: clock, global timer).
     XrayHeader {
         /// `clock64` when the observer began: what the stamps' 32 bits count from.
         begin_clock: u64, "u64 @";
@@ -200,20 +201,18 @@ wire_struct! {
         sm_begin: u32, "u32 @";
         /// The SM when it ended.
         sm_end: u32, "u32 @";
-        /// Stamps of the consumers; more than fit are counted and lost.
+        /// Notes of the consumers; more than fit are counted and lost.
         consumer: u32, "u32 @";
-        /// Stamps of the loader.
-        loader: u32, "u32 @";
+        /// Copies of the loader, and one record more: its end.
+        copies: u32, "u32 @";
         /// Arrivals.
         arrivals: u32, "u32 @";
         /// Anchors.
         anchors: u32, "u32 @";
         /// The step's epoch: what is older is not of this step.
         epoch: u32, "u32 @";
-        /// Stamps of the consumers that the observer did not get: it was too far behind.
-        missed: u32, "u32 @";
         /// Nothing: there is no padding.
-        reserved: [u32; 6], "u32 @[6]";
+        reserved: [u32; 7], "u32 @[7]";
     }
 }
 

@@ -121,6 +121,43 @@ wire_enum! {
 }
 
 wire_enum! {
+    /// Where the consumers of a block of the megakernel are, in the X-ray's notes. 0 is left out:
+    /// it stands for "no note yet".
+    Moment {
+        /// Nothing: a place for a note.
+        None = 0, "none";
+        /// The launch begins.
+        Began = 1, "began";
+        /// Attention begins with work before its gather. Which: the layer.
+        Entered = 2, "entered";
+        /// The wait for a product's gather begins. Which: the product, four a layer, then the head.
+        Asked = 3, "asked";
+        /// The wait for heads begins. Which: the layer.
+        AskedHeads = 4, "asked_heads";
+        /// The wait for partial results begins. Which: the layer.
+        AskedPartials = 5, "asked_partials";
+        /// The wait for all blocks' best logits begins.
+        AskedLogits = 6, "asked_logits";
+        /// The barrier that ends a gather is behind them. Which: 1 + the unit that came last,
+        /// counted from the first slot, and the clock is that of its coming; 0 where none had to be
+        /// waited for.
+        Gathered = 7, "gathered";
+        /// They come to the barrier at which the warps' sums meet.
+        Multiplied = 8, "multiplied";
+        /// And leave it.
+        Summed = 9, "summed";
+        /// A stage is not there yet.
+        Starved = 10, "starved";
+        /// It is.
+        Fed = 11, "fed";
+        /// The argmax begins.
+        Argmax = 12, "argmax";
+        /// All is done.
+        Ended = 13, "ended";
+    }
+}
+
+wire_enum! {
     /// What a block of the megakernel can wait for.
     WaitKind {
         /// A value of another block.

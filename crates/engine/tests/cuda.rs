@@ -231,6 +231,33 @@ fn a_few_steps_for_sanitizers() {
     assert_eq!(decoded.tokens.len(), 3);
 }
 
+/// The same of every row of the table, recording and not: what memcheck can watch in a minute.
+#[test]
+fn a_few_steps_of_every_build() {
+    let config = Config { layers: 1, vocab: 301, ..config() };
+    let weights = random_codes(&config, 37);
+    for (formats, records) in Formats::NAMED.iter().flat_map(|&of| [(of, false), (of, true)]) {
+        let options = CudaOptions {
+            blocks: Some(4),
+            context: Some(256),
+            patience: Duration::from_secs(300),
+            records,
+            ..CudaOptions::default()
+        };
+        let loaded = CudaEngine::load(pack_as(&weights, formats), &options);
+        let Some(mut engine) = usable(loaded) else { return };
+        let prompt: Vec<u32> = (0..66).collect();
+        engine.prefill(&prompt).expect("the prompt fits");
+        if records {
+            let (decoded, dump) = engine.decode_recorded(5, 66, 3, 1).expect("runs");
+            assert_eq!(decoded.tokens.len(), 3);
+            assert!(dump.blocks.iter().all(|block| block.lost == 0 && !block.consumer.is_empty()));
+        } else {
+            assert_eq!(engine.decode(5, 66, 3).expect("runs").tokens.len(), 3);
+        }
+    }
+}
+
 #[test]
 fn every_logit_is_written() {
     let weights = random(&config(), 31);

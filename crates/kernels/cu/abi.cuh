@@ -30,6 +30,23 @@ enum class EventKind : u32 {
   Unrecorded = 5,
 };
 
+enum class Moment : u32 {
+  None = 0,
+  Began = 1,
+  Entered = 2,
+  Asked = 3,
+  AskedHeads = 4,
+  AskedPartials = 5,
+  AskedLogits = 6,
+  Gathered = 7,
+  Multiplied = 8,
+  Summed = 9,
+  Starved = 10,
+  Fed = 11,
+  Argmax = 12,
+  Ended = 13,
+};
+
 enum class WeightFormat : u32 {
   Bf16 = 0,
   Fp8 = 1,
@@ -54,10 +71,10 @@ constexpr u32 PLANTED_NO_POST = 1u;
 constexpr u32 PLANTED_NO_LOAD = 2u;
 constexpr u32 PLANTED_NO_RELEASE = 3u;
 constexpr u32 XRAY_CONSUMER = 4096u;
-constexpr u32 XRAY_LOADER = 4096u;
-constexpr u32 XRAY_ARRIVALS = 2048u;
+constexpr u32 XRAY_COPIES = 2048u;
 constexpr u32 XRAY_ANCHORS = 2048u;
-constexpr u32 XRAY_BLOCK_BYTES = 114752u;
+constexpr u32 XRAY_BLOCK_BYTES = 106560u;
+constexpr u32 XRAY_MOMENT_BITS = 4u;
 constexpr u32 XRAY_NO_LAYER = 255u;
 
 struct Control {
@@ -103,24 +120,22 @@ struct XrayHeader {
   u32 sm_begin;
   u32 sm_end;
   u32 consumer;
-  u32 loader;
+  u32 copies;
   u32 arrivals;
   u32 anchors;
   u32 epoch;
-  u32 missed;
-  u32 reserved[6];
+  u32 reserved[7];
 };
 static_assert(sizeof(XrayHeader) == 64, "as on the host");
 static_assert(__builtin_offsetof(XrayHeader, begin_clock) == 0);
 static_assert(__builtin_offsetof(XrayHeader, sm_begin) == 8);
 static_assert(__builtin_offsetof(XrayHeader, sm_end) == 12);
 static_assert(__builtin_offsetof(XrayHeader, consumer) == 16);
-static_assert(__builtin_offsetof(XrayHeader, loader) == 20);
+static_assert(__builtin_offsetof(XrayHeader, copies) == 20);
 static_assert(__builtin_offsetof(XrayHeader, arrivals) == 24);
 static_assert(__builtin_offsetof(XrayHeader, anchors) == 28);
 static_assert(__builtin_offsetof(XrayHeader, epoch) == 32);
-static_assert(__builtin_offsetof(XrayHeader, missed) == 36);
-static_assert(__builtin_offsetof(XrayHeader, reserved) == 40);
+static_assert(__builtin_offsetof(XrayHeader, reserved) == 36);
 
 struct StepArgs {
   const u8* weights;

@@ -74,26 +74,24 @@ __device__ __forceinline__ Words wait_pair(const abi::StepArgs& args, const Slot
 // overlap; then only what is missing is polled, since every poll is in the way of the stores it
 // waits for. False if the launch is to be left.
 template <int N, class Used, class Index, class Each>
-__device__ __forceinline__ bool take(const abi::StepArgs& args, const Slot& slot, Used used,
-                                     Index index, Each each) {
+__device__ __forceinline__ bool take(const abi::StepArgs& args, const ::xray::Notes& log,
+                                     const Slot& slot, Used used, Index index, Each each) {
   Words words[N];
 #pragma unroll
   for (int at = 0; at < N; at++) {
     if (used(at)) words[at] = load_pair(slot.units + index(at));
   }
   bool fine = true;
-  xray::Arrival arrival;
 #pragma unroll
   for (int at = 0; at < N; at++) {
     if (!used(at)) continue;
     if (!are_of(words[at], args.epoch)) {
       words[at] = wait_pair(args, slot, index(at));
-      xray::saw(arrival, index(at));
+      xray::saw(log, slot.units + index(at));
     }
     fine = are_of(words[at], args.epoch) && fine;
     each(at, float2{value_of(words[at].first), value_of(words[at].second)});
   }
-  xray::took(arrival, slot.phase, slot.units - args.slots);
   return fine;
 }
 

@@ -46,7 +46,7 @@ __device__ __forceinline__ bool gather(Consumer& my, u32 product, const PhaseRow
     }
   }
   if (product != 0) {
-    xray::stamp(my.log, abi::EventKind::WaitExchange, row.from, source_layer(product, row));
+    xray::note(my.log, abi::Moment::Asked, product);
   }
   float squares = 0.f;
   const auto keep = [&](int pair, float2 values) {
@@ -73,7 +73,7 @@ __device__ __forceinline__ bool gather(Consumer& my, u32 product, const PhaseRow
     const Slot slot = slot_of(my.args, layer, row.from, row.from_slot);
     maybe_delay(my.args, layer, row.from);
     my.fine = take<PAIRS>(
-                  my.args, slot, [&](int pair) { return column_of(pair) < row.columns; },
+                  my.args, my.log, slot, [&](int pair) { return column_of(pair) < row.columns; },
                   [](int pair) { return column_of(pair); }, keep) &&
               my.fine;
   }
@@ -81,6 +81,6 @@ __device__ __forceinline__ bool gather(Consumer& my, u32 product, const PhaseRow
   for (int lane = 16; lane > 0; lane /= 2) squares += __shfl_xor_sync(~0u, squares, lane);
   if (my.lane() == 0 && row.normed) my.shared.warp_squares[my.warp()] = squares;
   const bool fine = my.sync();
-  xray::gathered(my.log, row.from, false, row.phase, layer_of(product));
+  xray::note(my.log, abi::Moment::Gathered);
   return fine;
 }

@@ -10,7 +10,8 @@ struct Consumer {
   RingCursor cursor;
   // False once a wait has failed; the block leaves together at the next barrier.
   bool fine = true;
-  xray::Log log;
+  // Nothing where nothing is recorded.
+  ::xray::Notes log;
 
   __device__ __forceinline__ int warp() const { return threadIdx.x / 32; }
   __device__ __forceinline__ int lane() const { return threadIdx.x % 32; }
@@ -55,9 +56,9 @@ __device__ __forceinline__ void multiply_stage(const u8* weights, const u8* x, i
 }
 
 __device__ __forceinline__ void wait_for_stage(Consumer& my, u32 layer, abi::Phase phase) {
-  xray::stamp(my.log, abi::EventKind::WaitRingFull, phase, layer);
+  xray::note(my.log, abi::Moment::Starved);
   if (!wait_full(my.args, my.shared, my.cursor, layer, phase)) my.fine = false;
-  xray::stamp(my.log, abi::EventKind::Work, phase, layer);
+  xray::note(my.log, abi::Moment::Fed);
 }
 
 // One tile: of each stage, the team whose turn it is multiplies the fragments and releases it.
@@ -115,9 +116,9 @@ __device__ __forceinline__ bool product(Consumer& my, const u8* matrix, Share ti
       multiply_tile<Format>(my, columns, layer, phase, sums);
       keep_sums<Format>(my.shared.sums[batch][my.warp()], tile, sums);
     }
-    xray::stamp(my.log, abi::EventKind::WaitBarrier, phase, layer);
+    xray::note(my.log, abi::Moment::Multiplied);
     if (!my.sync()) return false;
-    xray::stamp(my.log, abi::EventKind::Work, phase, layer);
+    xray::note(my.log, abi::Moment::Summed);
     // The other batch's sums are written next: this one's may be read until the sync after.
     if (has_row) {
       // In order of the pieces, whose first team depends on where in the stream the tile lies.

@@ -4,6 +4,7 @@
 //                     order of use, and never waits for an activation
 //   consumer warps    run the phases: gather what the phase needs, multiply, post
 //   observer lane     in X-ray builds only: sees the tiles arrive
+//   watcher lane      in X-ray builds only: sees where the consumers are
 //
 // Blocks meet only in the exchange (exchange.cuh). Rows, and so the order of every sum, do not
 // depend on the number of blocks: 128 and 132 blocks give the same bits.
@@ -20,8 +21,8 @@ __device__ __forceinline__ u32 products(const abi::StepArgs& args) {
   return LAYER_PRODUCTS * shape::LAYERS + ((args.flags & abi::STEP_HAS_HEAD) ? 1 : 0);
 }
 
-// This block's weight stream, piece by piece, to whoever loads it or sees it arrive. False if the
-// launch is to be left.
+// This block's weight stream, piece by piece, to whoever loads it. False if the launch is to be
+// left.
 template <class Each>
 __device__ __forceinline__ bool weight_stream(const abi::StepArgs& args, Each& each) {
 #pragma unroll 1
@@ -48,14 +49,14 @@ __device__ __forceinline__ void run_step(Consumer& my) {
     if (was_qkv && !attention::run(my, product / LAYER_PRODUCTS)) return;
   }
   if (my.args.flags & abi::STEP_HAS_HEAD) head::argmax(my);
-  xray::end(my.log);
+  xray::note(my.log, abi::Moment::Ended);
 }
 
 extern "C" __global__ void __launch_bounds__(shape::THREADS, 1)
     monolith_step(const __grid_constant__ abi::StepArgs args) {
   extern __shared__ __align__(128) u8 memory[];
   Shared& shared = *reinterpret_cast<Shared*>(memory);
-  xray::begin(args);
+  xray::begin();
   if (threadIdx.x == 0) {
     ring_init(shared);
     clear_notes();
@@ -69,14 +70,16 @@ extern "C" __global__ void __launch_bounds__(shape::THREADS, 1)
     run_step(consumer);
     if (!consumer.fine && threadIdx.x == 0) leave(args, CONSUMERS);
   } else if (threadIdx.x == shape::LOADER) {
-    Loader loader{args, shared};
+    Loader loader{args, shared, {}, ::xray::Stamps(args)};
     if (!weight_stream(args, loader)) {
       leave(args, LOADER);
       // There are copies under way to memory that the block is about to give up.
       __nanosleep(1000000);
     }
-    xray::loader_ends(args, loader.log);
+    xray::loader_ends(loader.stamps);
   } else if (threadIdx.x == shape::OBSERVER) {
-    xray::observe(args, shared, [&](auto& observer) { weight_stream(args, observer); });
+    xray::observe(args, shared);
+  } else if (threadIdx.x == shape::WATCHER) {
+    xray::watch(args);
   }
 }

@@ -73,18 +73,29 @@ __device__ __forceinline__ void bulk_copy(void* to, const void* from, u32 bytes,
 
 // ---- words of shared memory that pass between warps without a barrier: one access each
 
-__device__ __forceinline__ void store_shared(u64* to, u64 word) {
-  asm volatile("st.relaxed.cta.shared::cta.u64 [%0], %1;" ::"r"(shared_address(to)), "l"(word)
+__device__ __forceinline__ void store_shared(u32* to, u32 word) {
+  asm volatile("st.relaxed.cta.shared::cta.u32 [%0], %1;" ::"r"(shared_address(to)), "r"(word)
                : "memory");
 }
 
-__device__ __forceinline__ u64 load_shared(const u64* from) {
-  u64 word;
-  asm volatile("ld.relaxed.cta.shared::cta.u64 %0, [%1];"
-               : "=l"(word)
+__device__ __forceinline__ u32 load_shared(const u32* from) {
+  u32 word;
+  asm volatile("ld.relaxed.cta.shared::cta.u32 %0, [%1];"
+               : "=r"(word)
                : "r"(shared_address(from))
                : "memory");
   return word;
+}
+
+// By its address, where the predicate holds: no branch. What is around it may move past it.
+__device__ __forceinline__ void store_shared_if(bool predicate, u32 address, u32 word) {
+  asm volatile(
+      "{\n"
+      ".reg .pred writes;\n"
+      "setp.ne.u32 writes, %0, 0;\n"
+      "@writes st.relaxed.cta.shared::cta.u32 [%1], %2;\n"
+      "}" ::"r"(static_cast<u32>(predicate)),
+      "r"(address), "r"(word));
 }
 
 // ---- exchange units: device scope, no ordering beyond the unit itself

@@ -55,10 +55,19 @@ __device__ __forceinline__ bool wait_full(const abi::StepArgs& args, Shared& sha
   return true;
 }
 
+// Loader: whether a stage is released. The first round finds every stage empty: a barrier's phase
+// before its first has parity 1.
+__device__ __forceinline__ bool is_empty(Shared& shared, const RingCursor& cursor) {
+  u64* empty = &shared.empty[cursor.stage];
+  return xray::ON ? ptx::mbarrier_test(empty, cursor.parity ^ 1u)
+                  : ptx::mbarrier_try_wait(empty, cursor.parity ^ 1u);
+}
+
 // Loader: spins until a stage is released. It is always waiting where its consumers are, and so
 // waits longer than they do: it is only heard of when nobody else complains.
-__device__ __forceinline__ bool wait_empty_slowly(const abi::StepArgs& args, Shared& shared, u32 stage,
-                                               u32 parity, u32 layer, abi::Phase phase) {
+__device__ __forceinline__ bool wait_empty(const abi::StepArgs& args, Shared& shared,
+                                           const RingCursor& cursor, u32 layer, abi::Phase phase) {
+  const u32 stage = cursor.stage, parity = cursor.parity ^ 1u;
   const u32 begin = ptx::global_timer_1024ns();
   while (!ptx::mbarrier_try_wait(&shared.empty[stage], parity)) {
     const Wait wait = {abi::WaitKind::RingEmpty, layer, phase, stage, parity};
@@ -67,28 +76,23 @@ __device__ __forceinline__ bool wait_empty_slowly(const abi::StepArgs& args, Sha
   return true;
 }
 
-// The first round finds every stage empty: a barrier's phase before its first has parity 1.
-__device__ __forceinline__ bool wait_empty(const abi::StepArgs& args, Shared& shared,
-                                           const RingCursor& cursor, u32 layer, abi::Phase phase) {
-  const u32 parity = cursor.parity ^ 1u;
-  if (ptx::mbarrier_try_wait(&shared.empty[cursor.stage], parity)) return true;
-  return wait_empty_slowly(args, shared, cursor.stage, parity, layer, phase);
-}
-
 // The loading lane's side. Who arrives: this lane on `full` (with the copy's bytes), one lane of
 // each warp of the stage's team on `empty`. Who waits: this lane on `empty`, that team on `full`.
 struct Loader {
   const abi::StepArgs& args;
   Shared& shared;
   RingCursor cursor;
-  xray::Log log;
+  // Nothing where nothing is recorded.
+  ::xray::Stamps stamps;
 
   // Loads one piece. False if the launch is to be left.
   __device__ __forceinline__ bool operator()(const u8* from, u32 bytes, u32 layer, abi::Phase phase) {
     const int stage = cursor.stage;
-    xray::loader_looks(args, log, &shared.empty[stage], cursor.parity ^ 1u, phase, layer);
-    if (!wait_empty(args, shared, cursor, layer, phase)) return false;
-    xray::issue(args, log, bytes, phase, layer);
+    if (!is_empty(shared, cursor)) {
+      xray::waits_for_stage(stamps);
+      if (!wait_empty(args, shared, cursor, layer, phase)) return false;
+    }
+    xray::issue(stamps, bytes, phase, layer);
     const bool planted = args.planted_kind == abi::PLANTED_NO_LOAD &&
                          args.planted_block == blockIdx.x && args.planted_layer == layer &&
                          args.planted_phase == static_cast<u32>(phase);

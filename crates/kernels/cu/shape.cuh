@@ -22,10 +22,11 @@ constexpr int QKV_DIM = Q_DIM + 2 * KV_DIM;
 
 constexpr int CONSUMER_WARPS = ML_CONSUMER_WARPS;
 constexpr int CONSUMERS = 32 * CONSUMER_WARPS;
-// The loader's warp; in X-ray builds also the observer's.
+// The loader's warp; in X-ray builds also the observer's and the watcher's.
 constexpr int LOADER = CONSUMERS;
 constexpr int OBSERVER = LOADER + 32;
-constexpr int THREADS = OBSERVER + (ML_XRAY ? 32 : 0);
+constexpr int WATCHER = OBSERVER + 32;
+constexpr int THREADS = OBSERVER + (ML_XRAY ? 64 : 0);
 
 // A stage is multiplied by one team of warps, the next by the next team: what a stage costs a warp
 // besides its fragments (the wait, the release) is paid by fewer of them. With all 16 warps at

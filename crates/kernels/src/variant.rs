@@ -66,11 +66,13 @@ const BF16_FLAG: Variant = Variant {
     instructions: &["HMMA", "UBLKCP", "SYNCS"],
 };
 
-/// Weights of half the size.
+/// Weights of half the size: a tile of 1,024 columns is one stage, and all warps take part in it.
+/// With four teams a token took 551 us on an H200, with two 543, with one 537 (notes/fp8.md).
 const FP8_FLAG: Variant = Variant {
     name: "fp8-flag",
     format: WeightFormat::Fp8,
     head_format: WeightFormat::Fp8,
+    teams: [1, 1],
     ..BF16_FLAG
 };
 
@@ -106,9 +108,9 @@ impl Variant {
     }
 
     /// Threads of a block: the consumers', the loader's, and where spans are recorded the
-    /// observer's.
+    /// observer's and the watcher's.
     pub const fn threads(&self, arch: Arch) -> u32 {
-        (self.consumer_warps[arch as usize] + 1 + self.xray as u32) * 32
+        (self.consumer_warps[arch as usize] + 1 + 2 * self.xray as u32) * 32
     }
 
     /// The row that records this one's spans, if there is one.

@@ -28,6 +28,11 @@ impl Producers<'_> {
         Producers { config, variant, plan: Plan::new(config, blocks), blocks, position }
     }
 
+    /// Layers of the model.
+    pub(super) fn layers(&self) -> usize {
+        self.config.layers
+    }
+
     /// The owner of a unit, counted from the first slot.
     pub(super) fn of_unit(&self, unit: usize) -> usize {
         let layer_units = self.plan.base(1, Phase::Qkv);

@@ -5,10 +5,10 @@ use crate::EngineError;
 use cudarc::driver::{CudaSlice, CudaStream, DevicePtr, DriverError};
 use monolith_abi::dump::{Anchor, BlockDump, Copied, NO_BLOCK, NO_LAYER, Stamp};
 use monolith_abi::kernel::{
-    XRAY_ANCHORS, XRAY_ARRIVALS, XRAY_BLOCK_BYTES, XRAY_CONSUMER, XRAY_LOADER, XRAY_NO_LAYER,
+    XRAY_ANCHORS, XRAY_BLOCK_BYTES, XRAY_CONSUMER, XRAY_COPIES, XRAY_MOMENT_BITS, XRAY_NO_LAYER,
     XrayHeader,
 };
-use monolith_abi::{EventKind, Phase};
+use monolith_abi::{EventKind, Moment, Phase};
 use std::sync::Arc;
 
 /// Where a recording step writes: one step's buffers are read, those of all others overwrite each
@@ -72,14 +72,13 @@ fn block_from(bytes: &[u8], epoch: u32, producers: &Producers<'_>) -> Result<Blo
         return Err(format!("moved from SM {} to {}", header.sm_begin, header.sm_end));
     }
     let parts = Parts::of(bytes, &header);
-    let consumer = words_from(parts.consumer, header.begin_clock)?;
-    let loader = words_from(parts.loader, header.begin_clock)?;
-    let arrivals = words_from(parts.arrivals, header.begin_clock)?;
+    let (notes, begin) = (notes_from(parts.consumer, header.begin_clock), header.begin_clock);
+    let loader = loader_from(parts.copies, begin)?;
     Ok(BlockDump {
         sm: u16::try_from(header.sm_begin).map_err(|_| format!("SM {}", header.sm_begin))?,
-        copies: copies_from(&loader, &arrivals)?,
-        consumer: consumer_from(&consumer, producers),
-        loader: ended(loader.iter().map(|word| word.stamp(NO_BLOCK)).collect()),
+        copies: copies_from(&loader, &clocks_from(parts.arrivals, begin), parts.lost)?,
+        consumer: consumer_from(&notes, producers)?,
+        loader: ended(loader.into_iter().map(|(stamp, _)| stamp).collect()),
         anchors: parts.anchors.chunks_exact(16).map(anchor_from).collect(),
         lost: parts.lost,
     })
@@ -109,11 +108,10 @@ fn header_from(bytes: &[u8]) -> XrayHeader {
         sm_begin: word("sm_begin"),
         sm_end: word("sm_end"),
         consumer: word("consumer"),
-        loader: word("loader"),
+        copies: word("copies"),
         arrivals: word("arrivals"),
         anchors: word("anchors"),
         epoch: word("epoch"),
-        missed: word("missed"),
         ..XrayHeader::default()
     }
 }
@@ -121,7 +119,7 @@ fn header_from(bytes: &[u8]) -> XrayHeader {
 /// The filled parts of a block's buffers.
 struct Parts<'a> {
     consumer: &'a [u8],
-    loader: &'a [u8],
+    copies: &'a [u8],
     arrivals: &'a [u8],
     anchors: &'a [u8],
     lost: u64,
@@ -130,7 +128,7 @@ struct Parts<'a> {
 impl Parts<'_> {
     fn of<'a>(bytes: &'a [u8], header: &XrayHeader) -> Parts<'a> {
         let mut rest = &bytes[size_of::<XrayHeader>()..];
-        let mut lost = u64::from(header.missed);
+        let mut lost = 0;
         let mut part = |count: u32, room: u32, size: usize| {
             let (all, after) = rest.split_at(room as usize * size);
             rest = after;
@@ -139,8 +137,8 @@ impl Parts<'_> {
         };
         Parts {
             consumer: part(header.consumer, XRAY_CONSUMER, 8),
-            loader: part(header.loader, XRAY_LOADER, 8),
-            arrivals: part(header.arrivals, XRAY_ARRIVALS, 8),
+            copies: part(header.copies, XRAY_COPIES, 16),
+            arrivals: part(header.arrivals, XRAY_COPIES, 4),
             anchors: part(header.anchors, XRAY_ANCHORS, 16),
             lost,
         }
@@ -151,70 +149,179 @@ fn anchor_from(bytes: &[u8]) -> Anchor {
     Anchor { clock: u64_at(bytes, 0), global_ns: u64_at(bytes, 8) }
 }
 
-/// A stamp as the device wrote it, with the whole clock.
+/// Completes clocks from the 64 bits that the block began with. They are in order but for the end
+/// of a gather: another thread came to it, before the speaker asked perhaps. Where one lies before
+/// the one before it, that one counts.
+struct Clocks {
+    at: u64,
+    is_first: bool,
+}
+
+impl Clocks {
+    fn from(begin: u64) -> Clocks {
+        Clocks { at: begin, is_first: true }
+    }
+
+    fn next(&mut self, low: u32) -> u64 {
+        let ahead = low.wrapping_sub(self.at as u32).cast_signed();
+        // The first may be older than the observer's first reading.
+        let ahead = if std::mem::take(&mut self.is_first) { ahead } else { ahead.max(0) };
+        self.at = self.at.saturating_add_signed(ahead.into());
+        self.at
+    }
+}
+
+/// What thread 0 noted, and when.
 #[derive(Clone, Copy, Debug)]
-struct Word {
+struct Note {
     clock: u64,
-    kind: EventKind,
-    phase: Phase,
-    layer: u16,
-    detail: u32,
+    word: u32,
 }
 
-impl Word {
-    fn stamp(&self, producer: u16) -> Stamp {
-        let Word { clock, kind, phase, layer, .. } = *self;
-        Stamp { clock, kind, phase, layer, producer }
+impl Note {
+    fn moment(self) -> Option<Moment> {
+        Moment::from_id((self.word & ((1 << XRAY_MOMENT_BITS) - 1)) as u8)
+    }
+
+    fn which(self) -> u32 {
+        self.word >> XRAY_MOMENT_BITS
     }
 }
 
-/// Reads stamps; completes their clocks from the 64 bits that the block began with. The end of a
-/// gather is a reading from the past, by another thread perhaps: where it lies before the stamp
-/// before it, that one counts.
-fn words_from(bytes: &[u8], begin: u64) -> Result<Vec<Word>, String> {
-    let mut clock = begin;
-    let mut words = Vec::with_capacity(bytes.len() / 8);
-    for (at, bytes) in bytes.chunks_exact(8).enumerate() {
-        let (low, tag) = (u32_at(bytes, 0), u32_at(bytes, 4));
-        let ahead = low.wrapping_sub(clock as u32).cast_signed();
-        // The first stamp may be older than the observer's first reading.
-        clock = if at == 0 {
-            clock.saturating_add_signed(ahead.into())
-        } else {
-            clock + u64::from(ahead.max(0).cast_unsigned())
-        };
-        words.push(word_from(clock, tag).ok_or_else(|| format!("stamp {at} says {tag:#010x}"))?);
+fn notes_from(bytes: &[u8], begin: u64) -> Vec<Note> {
+    let mut clocks = Clocks::from(begin);
+    let notes = bytes.chunks_exact(8);
+    notes.map(|at| Note { clock: clocks.next(u32_at(at, 0)), word: u32_at(at, 4) }).collect()
+}
+
+fn clocks_from(bytes: &[u8], begin: u64) -> Vec<u64> {
+    let mut clocks = Clocks::from(begin);
+    bytes.chunks_exact(4).map(|at| clocks.next(u32_at(at, 0))).collect()
+}
+
+/// The loader's stamps; of a copy's issue, its bytes.
+fn loader_from(bytes: &[u8], begin: u64) -> Result<Vec<(Stamp, u32)>, String> {
+    let mut clocks = Clocks::from(begin);
+    let mut stamps = Vec::with_capacity(bytes.len() / 8);
+    for (at, record) in bytes.chunks_exact(16).enumerate() {
+        let (looked, issued, tag) = (u32_at(record, 0), u32_at(record, 4), u32_at(record, 8));
+        let known =
+            EventKind::from_id((tag & 0xf) as u8).zip(Phase::from_id((tag >> 4 & 0xf) as u8));
+        let (kind, phase) = known.ok_or_else(|| format!("copy {at} says {tag:#010x}"))?;
+        let layer = tag >> 8 & 0xff;
+        let layer = if layer == XRAY_NO_LAYER { NO_LAYER } else { layer as u16 };
+        let mut stamp =
+            |low, kind| Stamp { clock: clocks.next(low), kind, phase, layer, producer: NO_BLOCK };
+        if looked != 0 {
+            stamps.push((stamp(looked, EventKind::WaitRingEmpty), 0));
+        }
+        stamps.push((stamp(issued, kind), 16 * (tag >> 16)));
     }
-    Ok(words)
+    Ok(stamps)
 }
 
-fn word_from(clock: u64, tag: u32) -> Option<Word> {
-    let layer = tag >> 8 & 0xff;
-    Some(Word {
-        clock,
-        kind: EventKind::from_id((tag & 0xf) as u8)?,
-        phase: Phase::from_id((tag >> 4 & 0xf) as u8)?,
-        layer: if layer == XRAY_NO_LAYER { NO_LAYER } else { layer as u16 },
-        detail: tag >> 16,
-    })
+/// A phase of a layer, or of none.
+type Place = (Phase, u16);
+
+/// Makes stamps of the consumers' notes: where they are, and what they wait for.
+struct Consumers<'a> {
+    producers: &'a Producers<'a>,
+    /// The phase that they are at, or go on with after the gather.
+    now: Place,
+    /// The last product that was asked for. All follow one another: a note that is missing, because
+    /// the watcher was a whole round of notes behind, would show.
+    product: u32,
 }
 
-/// The consumers' stamps. What ended a wait on an exchange says which value came last: that names
-/// the wait's producer.
-fn consumer_from(words: &[Word], producers: &Producers<'_>) -> Vec<Stamp> {
-    let producer = |at: usize| {
-        let (wait, next) = (words[at], words.get(at + 1)?);
-        let value = next.detail.checked_sub(1).filter(|_| wait.kind == EventKind::WaitExchange)?;
-        let is_partial = wait.phase == Phase::Attention && next.phase == Phase::Attention;
-        let block = match wait.phase {
-            Phase::LmHead => value as usize,
-            _ if is_partial => producers.of_partial(value as usize),
-            _ => producers.of_value(wait.phase, 2 * value as usize),
+impl Consumers<'_> {
+    /// What the time from this note on is spent on; `None` for one that cannot be.
+    fn stamp(&mut self, note: Note) -> Option<Stamp> {
+        let which = note.which();
+        let layers = self.producers.layers();
+        let layer = u16::try_from(which).ok().filter(|&layer| usize::from(layer) < layers);
+        let mut of = None;
+        let kind = match note.moment()? {
+            Moment::None => return None,
+            Moment::Began => {
+                self.now = (Phase::Qkv, 0);
+                of = Some((Phase::Embed, NO_LAYER));
+                EventKind::Work
+            }
+            Moment::Entered => {
+                self.now = (Phase::Attention, layer?);
+                EventKind::Work
+            }
+            Moment::Asked => {
+                let (from, now) = product(which as usize, layers)?;
+                if which != self.product + 1 {
+                    return None;
+                }
+                (self.now, self.product) = (now, which);
+                of = Some(from);
+                EventKind::WaitExchange
+            }
+            Moment::AskedHeads => self.waits(&mut of, (Phase::Qkv, layer?), Phase::Attention),
+            Moment::AskedPartials => {
+                self.waits(&mut of, (Phase::Attention, layer?), Phase::Attention)
+            }
+            Moment::AskedLogits => self.waits(&mut of, (Phase::LmHead, NO_LAYER), Phase::Argmax),
+            Moment::Argmax => {
+                self.now = (Phase::Argmax, NO_LAYER);
+                EventKind::Work
+            }
+            Moment::Multiplied => EventKind::WaitBarrier,
+            Moment::Starved => EventKind::WaitRingFull,
+            Moment::Gathered | Moment::Summed | Moment::Fed => EventKind::Work,
+            Moment::Ended => EventKind::Unrecorded,
         };
-        u16::try_from(block).ok()
-    };
-    let stamp = |at: usize| words[at].stamp(producer(at).unwrap_or(NO_BLOCK));
-    ended((0..words.len()).map(stamp).collect())
+        let (phase, layer) = of.unwrap_or(self.now);
+        Some(Stamp { clock: note.clock, kind, phase, layer, producer: NO_BLOCK })
+    }
+
+    fn waits(&mut self, of: &mut Option<Place>, from: Place, now: Phase) -> EventKind {
+        self.now = (now, from.1);
+        *of = Some(from);
+        EventKind::WaitExchange
+    }
+
+    /// Whose value came last, of the gather that this note ends.
+    fn producer(&self, gathered: Note) -> Option<u16> {
+        let unit = gathered.which().checked_sub(1)?;
+        let is_end = gathered.moment() == Some(Moment::Gathered);
+        is_end.then(|| self.producers.of_unit(unit as usize)).and_then(|at| u16::try_from(at).ok())
+    }
+}
+
+/// What a product gathers, and what it is: four a layer, then the LM head (phases/table.cuh).
+fn product(number: usize, layers: usize) -> Option<(Place, Place)> {
+    const PRODUCTS: [(Phase, Phase); 4] = [
+        (Phase::Down, Phase::Qkv),
+        (Phase::Attention, Phase::OProj),
+        (Phase::OProj, Phase::GateUp),
+        (Phase::GateUp, Phase::Down),
+    ];
+    let (layer, at) = (number / PRODUCTS.len(), number % PRODUCTS.len());
+    let (from, now) = PRODUCTS[at];
+    let before = if at == 0 { layer.checked_sub(1)? } else { layer };
+    let from = (from, u16::try_from(before).ok()?);
+    if number == PRODUCTS.len() * layers {
+        return Some((from, (Phase::LmHead, NO_LAYER)));
+    }
+    (layer < layers).then_some((from, (now, u16::try_from(layer).ok()?)))
+}
+
+fn consumer_from(notes: &[Note], producers: &Producers<'_>) -> Result<Vec<Stamp>, String> {
+    let mut consumers = Consumers { producers, now: (Phase::Qkv, 0), product: 0 };
+    let mut stamps: Vec<Stamp> = Vec::with_capacity(notes.len());
+    for (at, &note) in notes.iter().enumerate() {
+        let stamp =
+            consumers.stamp(note).ok_or_else(|| format!("note {at} says {:#010x}", note.word))?;
+        if let Some(wait) = stamps.last_mut().filter(|wait| wait.kind == EventKind::WaitExchange) {
+            wait.producer = consumers.producer(note).unwrap_or(NO_BLOCK);
+        }
+        stamps.push(stamp);
+    }
+    Ok(ended(stamps))
 }
 
 /// The stamps with an end, where the buffer had no room for it.
@@ -225,23 +332,26 @@ fn ended(mut stamps: Vec<Stamp>) -> Vec<Stamp> {
     stamps
 }
 
-/// Issue and arrival of every copy: both sides go through the same stages in the same order.
-fn copies_from(loader: &[Word], arrivals: &[Word]) -> Result<Vec<Copied>, String> {
-    let issues = loader.iter().filter(|word| word.kind == EventKind::Work);
-    let copy = |(at, (issue, arrival)): (usize, (&Word, &Word))| {
-        if (issue.phase, issue.layer) != (arrival.phase, arrival.layer) {
-            return Err(format!("copy {at} was issued as another than it arrived"));
-        }
-        Ok(Copied {
-            issue_clock: issue.clock,
-            // By another warp's clock reading: never before the issue.
-            arrival_clock: arrival.clock.max(issue.clock),
-            bytes: 16 * issue.detail,
-            phase: issue.phase,
-            layer: issue.layer,
-        })
+/// Issue and arrival of every copy: both sides go through the same stages in the same order. Where
+/// records were lost, one side may have more.
+fn copies_from(
+    loader: &[(Stamp, u32)],
+    arrivals: &[u64],
+    lost: u64,
+) -> Result<Vec<Copied>, String> {
+    let issues: Vec<_> = loader.iter().filter(|(stamp, _)| stamp.kind == EventKind::Work).collect();
+    if issues.len() != arrivals.len() && lost == 0 {
+        return Err(format!("{} copies were issued, and {} arrived", issues.len(), arrivals.len()));
+    }
+    let copy = |((issue, bytes), &arrival): (&(Stamp, u32), &u64)| Copied {
+        issue_clock: issue.clock,
+        // By another warp's clock reading: never before the issue.
+        arrival_clock: arrival.max(issue.clock),
+        bytes: *bytes,
+        phase: issue.phase,
+        layer: issue.layer,
     };
-    issues.zip(arrivals).enumerate().map(copy).collect()
+    Ok(issues.into_iter().zip(arrivals).map(copy).collect())
 }
 
 #[cfg(test)]
@@ -252,8 +362,8 @@ mod tests {
 
     const CONSUMER_AT: usize = size_of::<XrayHeader>();
     const LOADER_AT: usize = CONSUMER_AT + 8 * XRAY_CONSUMER as usize;
-    const ARRIVALS_AT: usize = LOADER_AT + 8 * XRAY_LOADER as usize;
-    const ANCHORS_AT: usize = ARRIVALS_AT + 8 * XRAY_ARRIVALS as usize;
+    const ARRIVALS_AT: usize = LOADER_AT + 16 * XRAY_COPIES as usize;
+    const ANCHORS_AT: usize = ARRIVALS_AT + 4 * XRAY_COPIES as usize;
 
     /// One block's buffers, written as the kernel writes them.
     struct Buffers(Vec<u8>);
@@ -268,17 +378,19 @@ mod tests {
             self.put(field.2, value);
         }
 
-        fn stamp(
-            &mut self,
-            at: usize,
-            clock: u64,
-            kind: EventKind,
-            place: (Phase, u32),
-            detail: u32,
-        ) {
-            let tag = kind as u32 | (place.0 as u32) << 4 | place.1 << 8 | detail << 16;
-            self.put(at, &(clock as u32).to_le_bytes());
-            self.put(at + 4, &tag.to_le_bytes());
+        fn words(&mut self, at: usize, words: &[u32]) {
+            for (index, word) in words.iter().enumerate() {
+                self.put(at + 4 * index, &word.to_le_bytes());
+            }
+        }
+
+        /// The consumers' notes, from the first on.
+        fn notes(&mut self, notes: &[(u64, Moment, u32)]) {
+            self.header("consumer", &(notes.len() as u32).to_le_bytes());
+            for (index, &(clock, moment, which)) in notes.iter().enumerate() {
+                let word = moment as u32 | which << XRAY_MOMENT_BITS;
+                self.words(CONSUMER_AT + 8 * index, &[clock as u32, word]);
+            }
         }
 
         fn read(&self) -> Result<Vec<BlockDump>, EngineError> {
@@ -287,69 +399,143 @@ mod tests {
         }
     }
 
+    const BEGIN: u64 = (9 << 32) - 100;
+
     /// A block that waited for qkv, whose clock's low half wraps meanwhile.
     fn small() -> Buffers {
-        let begin: u64 = (9 << 32) - 100;
         let mut buffers = Buffers(vec![0; XRAY_BLOCK_BYTES as usize]);
-        for (name, value) in [("consumer", 4_u32), ("loader", 3), ("arrivals", 1), ("anchors", 2)] {
+        for (name, value) in [("copies", 2_u32), ("arrivals", 1), ("anchors", 2)] {
             buffers.header(name, &value.to_le_bytes());
         }
-        buffers.header("begin_clock", &begin.to_le_bytes());
+        buffers.header("begin_clock", &BEGIN.to_le_bytes());
         buffers.header("epoch", &7_u32.to_le_bytes());
         for name in ["sm_begin", "sm_end"] {
             buffers.header(name, &5_u32.to_le_bytes());
         }
-        let qkv = (Phase::Qkv, 3);
-        let none = (Phase::Embed, XRAY_NO_LAYER);
-        buffers.stamp(CONSUMER_AT, begin - 30, EventKind::Work, none, 0);
-        buffers.stamp(CONSUMER_AT + 8, begin + 50, EventKind::WaitExchange, qkv, 0);
-        // Seen before the wait was stamped, by another thread.
-        buffers.stamp(
-            CONSUMER_AT + 16,
-            begin + 40,
-            EventKind::Work,
-            (Phase::Attention, 3),
-            1 + 1030,
-        );
-        buffers.stamp(CONSUMER_AT + 24, begin + 400, EventKind::Unrecorded, none, 0);
-        buffers.stamp(LOADER_AT, begin + 10, EventKind::WaitRingEmpty, qkv, 0);
-        buffers.stamp(LOADER_AT + 8, begin + 20, EventKind::Work, qkv, 1024);
-        buffers.stamp(LOADER_AT + 16, begin + 30, EventKind::Unrecorded, none, 0);
-        buffers.stamp(ARRIVALS_AT, begin + 300, EventKind::Work, qkv, 0);
-        for (at, clock, ns) in [(0, begin, 640_u64), (16, begin + 200, 768)] {
+        buffers.notes(&[
+            (BEGIN - 30, Moment::Began, 0),
+            (BEGIN + 50, Moment::AskedHeads, 3),
+            // Seen before the wait was noted, by another thread.
+            (BEGIN + 40, Moment::Gathered, 1 + unit(Phase::Qkv, 3, 2060)),
+            (BEGIN + 400, Moment::Ended, 0),
+        ]);
+        let qkv = (Phase::Qkv as u32) << 4 | 3 << 8;
+        let end = EventKind::Unrecorded as u32 | (Phase::LmHead as u32) << 4 | XRAY_NO_LAYER << 8;
+        let clock = |after: u64| (BEGIN + after) as u32;
+        buffers.words(LOADER_AT, &[clock(10), clock(20), qkv | 1024 << 16, 0]);
+        buffers.words(LOADER_AT + 16, &[0, clock(30), end, 0]);
+        buffers.words(ARRIVALS_AT, &[clock(300)]);
+        for (at, clock, ns) in [(0, BEGIN, 640_u64), (16, BEGIN + 200, 768)] {
             buffers.put(ANCHORS_AT + at, &clock.to_le_bytes());
             buffers.put(ANCHORS_AT + at + 8, &ns.to_le_bytes());
         }
         buffers
     }
 
+    fn plan() -> crate::plan::Plan {
+        crate::plan::Plan::new(&Config::qwen3_0_6b(), 132)
+    }
+
+    fn owner(phase: Phase, value: usize) -> usize {
+        plan().owner(phase, value)
+    }
+
+    /// The unit of a value.
+    fn unit(phase: Phase, layer: usize, value: u32) -> u32 {
+        plan().base(layer, phase) as u32 + value
+    }
+
     #[test]
     fn a_block_says_what_it_did() {
         let blocks = small().read().unwrap();
         let block = &blocks[0];
-        let begin: u64 = (9 << 32) - 100;
-        let clocks: Vec<_> = block.consumer.iter().map(|stamp| stamp.clock + 30 - begin).collect();
+        let clocks: Vec<_> = block.consumer.iter().map(|stamp| stamp.clock + 30 - BEGIN).collect();
         assert_eq!(clocks, [0, 80, 80, 430]);
-        let config = Config::qwen3_0_6b();
-        let owner = crate::plan::Plan::new(&config, 132).owner(Phase::Qkv, 2 * 1030);
-        assert_eq!(usize::from(block.consumer[1].producer), owner);
+        assert_eq!(usize::from(block.consumer[1].producer), owner(Phase::Qkv, 2060));
         assert_eq!(block.consumer[2].producer, NO_BLOCK);
         assert_eq!((block.consumer[0].layer, block.consumer[2].layer), (NO_LAYER, 3));
         let copy = block.copies[0];
-        assert_eq!((copy.issue_clock, copy.arrival_clock), (begin + 20, begin + 300));
+        assert_eq!((copy.issue_clock, copy.arrival_clock), (BEGIN + 20, BEGIN + 300));
         assert_eq!((copy.bytes, copy.phase, copy.layer), (16_384, Phase::Qkv, 3));
         assert_eq!((block.sm, block.lost, block.anchors.len(), block.loader.len()), (5, 0, 2, 3));
         assert_eq!(timer_step_ns(&blocks), 128);
     }
 
+    /// Every moment, in an order in which a block may come to them: what each makes of the time
+    /// from there, and whom a wait is on.
+    #[test]
+    fn every_moment_has_its_meaning() {
+        use EventKind::{
+            Unrecorded, WaitBarrier as Barrier, WaitExchange as Exchange, WaitRingFull as Full,
+            Work,
+        };
+        let (layers, head) = (Config::qwen3_0_6b().layers as u32, (Phase::LmHead, NO_LAYER));
+        let (qkv, attention) = ((Phase::Qkv, 0), (Phase::Attention, 0));
+        let argmax = (Phase::Argmax, NO_LAYER);
+        // Behind the layers' slots the partial results, and behind those the final slots.
+        let partials = unit(Phase::Qkv, layers as usize, 0);
+        let finals = partials + layers * 16 * 16 * 130;
+        let told = [
+            (Moment::Began, 0, Work, (Phase::Embed, NO_LAYER), None),
+            (Moment::Gathered, 0, Work, qkv, None),
+            (Moment::Multiplied, 0, Barrier, qkv, None),
+            (Moment::Summed, 0, Work, qkv, None),
+            (Moment::Entered, 0, Work, attention, None),
+            (Moment::AskedHeads, 0, Exchange, qkv, Some(owner(Phase::Qkv, 10))),
+            (Moment::Gathered, 1 + unit(Phase::Qkv, 0, 10), Work, attention, None),
+            // Of head 1 and split 1: eight KV heads further on than that of split 0.
+            (Moment::AskedPartials, 0, Exchange, attention, Some(8)),
+            (Moment::Gathered, 1 + partials + 17 * 130 + 4, Work, attention, None),
+            (Moment::Asked, 1, Exchange, attention, None),
+            (Moment::Gathered, 0, Work, (Phase::OProj, 0), None),
+            (Moment::Asked, 2, Exchange, (Phase::OProj, 0), Some(owner(Phase::OProj, 8))),
+            (Moment::Gathered, 1 + unit(Phase::OProj, 0, 8), Work, (Phase::GateUp, 0), None),
+            (Moment::Asked, 3, Exchange, (Phase::GateUp, 0), Some(owner(Phase::GateUp, 20))),
+            (Moment::Gathered, 1 + unit(Phase::GateUp, 0, 20), Work, (Phase::Down, 0), None),
+            (Moment::Asked, 4, Exchange, (Phase::Down, 0), Some(owner(Phase::Down, 0))),
+            (Moment::Gathered, 1 + unit(Phase::Down, 0, 0), Work, (Phase::Qkv, 1), None),
+            (Moment::Asked, 5, Exchange, (Phase::Attention, 1), None),
+            (Moment::Gathered, 0, Work, (Phase::OProj, 1), None),
+            (Moment::Starved, 0, Full, (Phase::OProj, 1), None),
+            (Moment::Fed, 0, Work, (Phase::OProj, 1), None),
+            (Moment::Argmax, 0, Work, argmax, None),
+            (Moment::AskedLogits, 0, Exchange, head, Some(77)),
+            (Moment::Gathered, 1 + finals + 2 * 256 + 2 * 77, Work, argmax, None),
+            (Moment::Ended, 0, Unrecorded, argmax, None),
+        ];
+        let seen: std::collections::HashSet<_> = told.iter().map(|row| row.0 as u32).collect();
+        assert_eq!(seen.len(), Moment::ALL.len() - 1, "all but the one that is none");
+        let mut buffers = small();
+        let notes: Vec<_> = (0..).zip(told).map(|(at, row)| (BEGIN + at, row.0, row.1)).collect();
+        buffers.notes(&notes);
+        let stamps = &buffers.read().unwrap()[0].consumer;
+        assert_eq!(stamps.len(), told.len());
+        for (stamp, (moment, which, kind, place, producer)) in stamps.iter().zip(told) {
+            let said = format!("{moment:?} {which}: {stamp:?}");
+            assert_eq!((stamp.kind, (stamp.phase, stamp.layer)), (kind, place), "{said}");
+            let producer = producer.map_or(NO_BLOCK, |block| block as u16);
+            assert_eq!(stamp.producer, producer, "{said}");
+        }
+    }
+
+    #[test]
+    fn products_are_four_a_layer_and_the_head() {
+        assert_eq!(product(0, 28), None);
+        assert_eq!(product(7, 28), Some(((Phase::GateUp, 1), (Phase::Down, 1))));
+        assert_eq!(product(108, 28), Some(((Phase::Down, 26), (Phase::Qkv, 27))));
+        assert_eq!(product(112, 28), Some(((Phase::Down, 27), (Phase::LmHead, NO_LAYER))));
+        assert_eq!(product(113, 28), None);
+    }
+
     #[test]
     fn what_did_not_fit_is_counted() {
         let mut buffers = small();
-        buffers.header("arrivals", &(XRAY_ARRIVALS + 5).to_le_bytes());
+        buffers.header("arrivals", &(XRAY_COPIES + 5).to_le_bytes());
+        let note = |at: u32| (BEGIN + u64::from(at), Moment::Summed, 0);
+        buffers.notes(&(0..XRAY_CONSUMER).map(note).collect::<Vec<_>>());
         buffers.header("consumer", &(XRAY_CONSUMER + 2).to_le_bytes());
-        buffers.header("missed", &3_u32.to_le_bytes());
         let block = &buffers.read().unwrap()[0];
-        assert_eq!(block.lost, 10);
+        assert_eq!((block.lost, block.copies.len()), (7, 1));
         assert_eq!(block.consumer.last().unwrap().kind, EventKind::Unrecorded);
     }
 
@@ -364,12 +550,15 @@ mod tests {
         assert!(said.contains("block 0: recorded step 6, not 7"), "{said}");
         let said = refused(&|buffers| buffers.header("sm_end", &6_u32.to_le_bytes()));
         assert!(said.contains("moved from SM 5 to 6"), "{said}");
-        let said = refused(&|buffers| buffers.put(CONSUMER_AT + 12, &[0x0f, 0, 0, 0]));
-        assert!(said.contains("stamp 1 says 0x0000000f"), "{said}");
-        let other = |buffers: &mut Buffers| {
-            buffers.stamp(ARRIVALS_AT, 9 << 32, EventKind::Work, (Phase::Down, 3), 0);
-        };
-        let said = refused(&other);
-        assert!(said.contains("copy 0 was issued as another than it arrived"), "{said}");
+        let said = refused(&|buffers| buffers.words(LOADER_AT + 16, &[0, 0, 0x0f]));
+        assert!(said.contains("copy 1 says 0x0000000f"), "{said}");
+        // A moment that there is not, a place without a note, layers and products beyond the last,
+        // and a product whose predecessor is missing.
+        for word in [0x0e, 0x00, 28 << 4 | 4, 28 << 4 | 2, 113 << 4 | 3, 3, 2 << 4 | 3] {
+            let said = refused(&|buffers| buffers.words(CONSUMER_AT + 8, &[0, word]));
+            assert!(said.contains(&format!("note 1 says {word:#010x}")), "{said}");
+        }
+        let said = refused(&|buffers| buffers.header("arrivals", &0_u32.to_le_bytes()));
+        assert!(said.contains("1 copies were issued, and 0 arrived"), "{said}");
     }
 }

@@ -42,7 +42,7 @@ __device__ __forceinline__ bool owns_newest(const abi::StepArgs& args, int split
 
 // Gathers the group's query heads and, for the newest position's split, its key and value.
 __device__ __forceinline__ bool gather_heads(Consumer& my, u32 layer, Unit unit) {
-  xray::stamp(my.log, abi::EventKind::WaitExchange, abi::Phase::Qkv, layer);
+  xray::note(my.log, abi::Moment::AskedHeads, layer);
   maybe_delay(my.args, layer, abi::Phase::Qkv);
   const Slot from = slot_of(my.args, layer, abi::Phase::Qkv, shape::QKV_SLOT);
   const int heads = shape::GROUP_HEADS + (owns_newest(my.args, unit.split) ? 2 : 0);
@@ -53,7 +53,7 @@ __device__ __forceinline__ bool gather_heads(Consumer& my, u32 layer, Unit unit)
   const auto head_of = [&](int pair) { return at_of(pair) / HEAD_PAIRS; };
   const auto column_in = [&](int pair) { return at_of(pair) % HEAD_PAIRS * 2; };
   my.fine = take<PAIRS_EACH>(
-                my.args, from, used,
+                my.args, my.log, from, used,
                 [&](int pair) {
                   const int which = head_of(pair) - shape::GROUP_HEADS;
                   const int query = unit.kv_head * shape::GROUP_HEADS + head_of(pair);
@@ -68,7 +68,7 @@ __device__ __forceinline__ bool gather_heads(Consumer& my, u32 layer, Unit unit)
                 }) &&
             my.fine;
   const bool fine = my.sync();
-  xray::gathered(my.log, abi::Phase::Qkv, false, abi::Phase::Attention, layer);
+  xray::note(my.log, abi::Moment::Gathered);
   return fine;
 }
 
@@ -354,7 +354,7 @@ struct Partial {
 // Combines the splits of one query head: each group of threads its own, and the first group adds
 // the groups up, in order.
 __device__ __forceinline__ bool combine(Consumer& my, u32 layer, int head, int splits) {
-  xray::stamp(my.log, abi::EventKind::WaitExchange, abi::Phase::Attention, layer);
+  xray::note(my.log, abi::Moment::AskedPartials, layer);
   maybe_delay(my.args, layer, abi::Phase::Attention);
   // A block that had positions of its own: their sums may still be read.
   if (!my.sync()) return false;
@@ -366,7 +366,7 @@ __device__ __forceinline__ bool combine(Consumer& my, u32 layer, int head, int s
     const Slot from = partials_of(my.args, layer, head, split);
     float2 output, scale;
     my.fine = take<2>(
-                  my.args, from, [](int) { return true; },
+                  my.args, my.log, from, [](int) { return true; },
                   [&](int at) { return at == 0 ? column : shape::HEAD_DIM; },
                   [&](int at, float2 values) { (at == 0 ? output : scale) = values; }) &&
               my.fine;
@@ -378,7 +378,7 @@ __device__ __forceinline__ bool combine(Consumer& my, u32 layer, int head, int s
     my.shared.warp_weights[group] = mine.weights;
   }
   if (!my.sync()) return false;
-  xray::gathered(my.log, abi::Phase::Attention, true, abi::Phase::Attention, layer);
+  xray::note(my.log, abi::Moment::Gathered);
   if (group == 0) {
 #pragma unroll 1
     for (int other = 1; other < GROUPS; other++) {
@@ -399,7 +399,7 @@ __device__ __forceinline__ bool run(Consumer& my, u32 layer) {
     const Unit unit = {at % shape::KV_HEADS, at / shape::KV_HEADS};
     // A block with a second unit: the first one's sums may still be read.
     if (at != int(blockIdx.x) && !my.sync()) return false;
-    xray::stamp(my.log, abi::EventKind::Work, abi::Phase::Attention, layer);
+    xray::note(my.log, abi::Moment::Entered, layer);
     const HeadConstants constants = head_constants(my, layer);
     const Walk walk(my, layer, unit);
     const Loaded loaded = walk.load(my);

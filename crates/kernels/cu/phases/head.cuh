@@ -88,7 +88,7 @@ __device__ __forceinline__ void consider_logit(Consumer& my, int row, float logi
 // Every block posts the best of its logits; the first block takes the best of all.
 __device__ __forceinline__ void argmax(Consumer& my) {
   static_assert(abi::BLOCKS_MAX <= shape::CONSUMERS, "a thread a block");
-  xray::stamp(my.log, abi::EventKind::Work, abi::Phase::Argmax, abi::NO_LAYER);
+  xray::note(my.log, abi::Moment::Argmax);
   Best best = nothing();
   if (my.thread() < BATCH_ROWS) {
     best = {my.shared.thread_logit[my.thread()], my.shared.thread_row[my.thread()]};
@@ -98,7 +98,7 @@ __device__ __forceinline__ void argmax(Consumer& my) {
   for (int round = 0; round < 2; round++) {
     if (!best_of_block(my, best)) return;
     if (round == 1) {
-      xray::gathered(my.log, abi::Phase::LmHead, true, abi::Phase::Argmax, abi::NO_LAYER);
+      xray::note(my.log, abi::Moment::Gathered);
       break;
     }
     if (my.thread() == 0) {
@@ -109,9 +109,9 @@ __device__ __forceinline__ void argmax(Consumer& my) {
     // Thread 0 has read what the warps wrote before they write again.
     if (!my.sync()) return;
     best = nothing();
-    xray::stamp(my.log, abi::EventKind::WaitExchange, abi::Phase::LmHead, abi::NO_LAYER);
+    xray::note(my.log, abi::Moment::AskedLogits);
     my.fine = take<1>(
-                  my.args, slot, [&](int) { return my.thread() < int(gridDim.x); },
+                  my.args, my.log, slot, [&](int) { return my.thread() < int(gridDim.x); },
                   [&](int) { return 2 * my.thread(); },
                   [&](int, float2 pair) { best = {pair.x, __float_as_uint(pair.y)}; }) &&
               my.fine;
