@@ -109,14 +109,14 @@ def margin(logits):
 
 @torch.inference_mode()
 def generate(model, prompts, new, device):
-    """Greedy tokens and the bf16 logits that they were chosen by, all prompts as one batch."""
+    """Greedy tokens and the logits that they were chosen by, all prompts as one batch."""
     longest = max(len(prompt) for prompt in prompts)
     pad = [longest - len(prompt) for prompt in prompts]
     ids = torch.tensor([[0] * n + p for n, p in zip(pad, prompts)], device=device)
     mask = torch.tensor([[0] * n + [1] * len(p) for n, p in zip(pad, prompts)], device=device)
     positions = (mask.cumsum(1) - 1).clamp(min=0)
     vocab = model.config.vocab_size
-    logits = torch.empty((len(prompts), new, vocab), dtype=torch.bfloat16, device=device)
+    logits = torch.empty((len(prompts), new, vocab), dtype=model.dtype, device=device)
     tokens = torch.empty((len(prompts), new), dtype=torch.int64, device=device)
     cache = DynamicCache()
     for step in range(new):

@@ -96,6 +96,17 @@ pub struct Summary {
     pub tokens: Vec<Vec<u32>>,
 }
 
+/// Positions at which the reference's f32 says another token than its bf16.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OwnDivergences {
+    /// Positions compared.
+    pub positions: usize,
+    /// Those at which the tokens differ.
+    pub all: usize,
+    /// Those of them at which the top-2 margin of bf16 is not below the tolerance.
+    pub beyond_tolerance: usize,
+}
+
 /// The end of a sequence that fills the context.
 #[derive(Clone, Debug)]
 pub struct Long {
@@ -189,6 +200,20 @@ impl Reference {
             long,
             summary,
         })
+    }
+
+    /// Where its f32 says another token than its bf16.
+    pub fn own_divergences(&self) -> OwnDivergences {
+        let margins = self.margin.iter().flatten();
+        let tokens = self.summary.tokens.iter().flatten().zip(&self.f32_argmax).zip(margins);
+        let differing = tokens.filter(|((said, f32), _)| said != f32).map(|(_, margin)| *margin);
+        let differing: Vec<f32> = differing.collect();
+        let is_beyond = |margin: &&f32| f64::from(**margin) >= self.summary.tolerance;
+        OwnDivergences {
+            positions: self.f32_argmax.len(),
+            all: differing.len(),
+            beyond_tolerance: differing.iter().filter(is_beyond).count(),
+        }
     }
 
     /// The place of a whole row of logits.

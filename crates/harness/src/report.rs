@@ -3,7 +3,9 @@
 use crate::HarnessError;
 use crate::bench::Row;
 use crate::gate::{GateRecord, Rule, refusals};
-use crate::quality::{self, AgreementRule, QualityRecord, forgery, mismatches, record_refusals};
+use crate::quality::{
+    self, Agreement, AgreementRule, QualityRecord, forgery, mismatches, record_refusals,
+};
 use crate::record::{Index, IndexEntry, RunFolder};
 use std::fmt::Write;
 use std::path::Path;
@@ -263,8 +265,8 @@ fn quality_table(records: &[QualityRecord], run_id: &str) -> String {
     if !shown.is_empty() {
         text += "Quality against the same model in bf16; KL in nats, greedy tokens that agree\n\n\
                  | model | variant | format | perplexity | in bf16 | rise | KL mean | KL 99% \
-                 | greedy | forced | prefix | gate | text | tokens |\n\
-                 |---|---|---|--:|--:|--:|--:|--:|--:|--:|--:|---|---|--:|\n";
+                 | greedy | forced | prefix | bf16 and f32 | gate | text | tokens |\n\
+                 |---|---|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|---|---|--:|\n";
     }
     for record in &shown {
         text += &quality_line(record);
@@ -298,13 +300,18 @@ fn quality_line(record: &QualityRecord) -> String {
     let (perplexity, kl) = (&record.numbers.perplexity, &record.numbers.kl);
     let agreement = &record.numbers.agreement;
     let percent = |share: f64| format!("{:.1}%", 100.0 * share);
+    // What two computations of the same weights leave of the greedy and the forced agreement.
+    let control = record.control.as_ref().map_or("not compared".to_owned(), |control| {
+        let Agreement { greedy, forced, .. } = control.agreement;
+        format!("{}, {}", percent(greedy), percent(forced))
+    });
     // The gated comparison is the one that is marked.
     let of = |rule: AgreementRule| {
         let mark = if record.thresholds.agreement == rule { "**" } else { "" };
         format!("{mark}{}{mark}", percent(agreement.share(rule)))
     };
     format!(
-        "| {} | {} | {} | {:.4} | {:.4} | {:+.2}% | {:.5} | {:.5} | {} | {} | {} | {} | {} \
+        "| {} | {} | {} | {:.4} | {:.4} | {:+.2}% | {:.5} | {:.5} | {} | {} | {} | {} | {} | {} \
          | {} |\n",
         measured.model,
         measured.candidate.variant,
@@ -317,6 +324,7 @@ fn quality_line(record: &QualityRecord) -> String {
         of(AgreementRule::Greedy),
         of(AgreementRule::Forced),
         percent(agreement.prefix),
+        control,
         verdict(record, &record_refusals(record)),
         measured.text.name,
         perplexity.scored,

@@ -357,22 +357,10 @@ pub struct GateArgs {
     /// The folder that tools/reference.py wrote
     #[arg(long, value_name = "DIR")]
     pub reference: PathBuf,
-    /// When another token than the reference's is allowed
-    #[arg(long, value_enum, default_value_t = RuleChoice::Margin)]
-    pub rule: RuleChoice,
     #[command(flatten)]
     pub results: ResultsArgs,
     #[command(flatten)]
     pub engine: EngineArgs,
-}
-
-/// When the gate allows another token than the reference's.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum RuleChoice {
-    /// Where the reference's top-2 margin is below its own bf16 error
-    Margin,
-    /// There, or where the reference itself says so in f32
-    F32Settles,
 }
 
 /// `monolith bench`
@@ -482,22 +470,15 @@ pub struct QualityArgs {
     #[arg(short = 'n', long = "n-gen", value_name = "N", default_value_t = 64)]
     #[arg(value_parser = values::at_least_1(), allow_negative_numbers = true)]
     pub new: usize,
-    /// Which agreement of greedy tokens decides; all are measured
-    #[arg(long, value_enum, default_value_t = AgreementChoice::Greedy)]
-    pub agreement: AgreementChoice,
+    /// What tools/control.py wrote of the model in bf16: two engines left to themselves are
+    /// compared where bf16 agrees that far with f32, else the candidate is fed the reference's
+    /// tokens
+    #[arg(long, value_name = "FILE")]
+    pub control: Option<PathBuf>,
     #[command(flatten)]
     pub results: ResultsArgs,
     #[command(flatten)]
     pub engine: EngineArgs,
-}
-
-/// Which agreement of greedy tokens decides.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum AgreementChoice {
-    /// Both decode by themselves: the same token at the same place
-    Greedy,
-    /// The candidate is fed the reference's tokens: the same argmax after the same text
-    Forced,
 }
 
 /// `monolith report`

@@ -1,7 +1,7 @@
 //! The gate's checks: their numbers, and what the numbers say.
 
 use super::{EXEMPT_SHARE_MAX, NEW_TOKENS, PROMPTS, RUNS, ReferenceId};
-use crate::reference::ErrorStats;
+use crate::reference::{ErrorStats, OwnDivergences};
 use serde::{Deserialize, Serialize};
 
 /// Every check.
@@ -31,6 +31,9 @@ impl Checks {
         let mut all = Vec::new();
         if self.weights.tensors_sha256 != reference.tensors_sha256 {
             all.push("weights: the reference read other weights".into());
+        }
+        if reference.own.is_some_and(|own| self.tokens.rule != Rule::of(&own)) {
+            all.push("tokens: the rule is not the one that the reference settles".into());
         }
         let tolerance = reference.tolerance;
         if tolerance.to_bits() != reference.error.p999.to_bits() || !tolerance.is_finite() {
@@ -94,7 +97,7 @@ impl Divergence {
     }
 }
 
-/// When the engine may say another token than the reference.
+/// When the engine may say another token than the reference. Nobody chooses: see [`Rule::of`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Rule {
@@ -103,13 +106,20 @@ pub enum Rule {
     #[default]
     Margin,
     /// Where the engine says what the reference itself says in f32, it is the reference's bf16
-    /// that rounding changed: nothing is to be excused. Anywhere else as [`Rule::Margin`]. For
-    /// weights of which so many tokens hang on bf16's rounding that no engine could keep to
-    /// [`Rule::Margin`] (`f32_divergences` in `reference.json` says how many).
+    /// that rounding changed: nothing is to be excused. Anywhere else as [`Rule::Margin`].
     F32Settles,
 }
 
 impl Rule {
+    /// The strictest that the reference passes itself: [`Rule::Margin`], unless its own f32 says
+    /// another token than its bf16 at some position beyond the tolerance, or at more positions than
+    /// may be excused. Then an engine without any error would fail.
+    pub fn of(own: &OwnDivergences) -> Rule {
+        let share = own.all as f64 / own.positions.max(1) as f64;
+        let passes = own.beyond_tolerance == 0 && share <= EXEMPT_SHARE_MAX;
+        if passes { Rule::Margin } else { Rule::F32Settles }
+    }
+
     /// Whether f32 says that the engine is right.
     fn settles(self, divergence: &Divergence) -> bool {
         self == Rule::F32Settles && divergence.found == divergence.f32

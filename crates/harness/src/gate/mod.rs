@@ -16,7 +16,7 @@ pub use planted::{planted_next, planted_pack, planted_weights};
 pub use run::{GateOptions, run};
 
 use crate::identity::{Subject, sha256_hex, short};
-use crate::reference::{ErrorStats, Reference};
+use crate::reference::{ErrorStats, OwnDivergences, Reference};
 use crate::{HarnessError, now};
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
@@ -45,6 +45,9 @@ pub struct ReferenceId {
     pub tolerance: f64,
     /// Its own errors against f32.
     pub error: ErrorStats,
+    /// Where its own f32 says another token: what settles the rule. (Not in older records.)
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub own: Option<OwnDivergences>,
 }
 
 /// What a gate found.
@@ -88,6 +91,7 @@ impl GateRecord {
             tensors_sha256: summary.tensors_sha256.clone(),
             tolerance: summary.tolerance,
             error: summary.error.clone(),
+            own: Some(reference.own_divergences()),
         };
         let failures = checks.failures(&reference);
         let record = GateRecord {

@@ -27,8 +27,6 @@ pub struct GateOptions {
     /// same vocabulary with one layer and 128 columns; for another the pack's own shape with one
     /// layer or, where it refuses that, with all.
     pub planted: Option<Config>,
-    /// When a divergence is allowed.
-    pub rule: Rule,
     /// sha256 of the GPU's machine code, where the caller knows it.
     pub kernels: Option<String>,
 }
@@ -74,7 +72,7 @@ pub fn run(
     drop(engine);
     progress("planted maxima: every id");
     let vocabulary = vocabulary_check(pack, is_cpu, loader, options)?;
-    let (tokens, logits, rows) = first.checks(options.rule);
+    let (tokens, logits, rows) = first.checks(Rule::of(&reference.own_divergences()));
     let determinism = DeterminismCheck { runs };
     let checks = Checks { weights, tokens, logits, rows, vocabulary, determinism, decode, context };
     Ok(GateRecord::new(subject, reference, checks))

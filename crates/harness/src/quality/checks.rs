@@ -1,11 +1,11 @@
 //! The measured numbers, and what they say.
 
 use super::windows::{is_chosen, windows};
-use super::{AGREEMENT_MIN, KL_POSITIONS, NEW_TOKENS, PERPLEXITY_RISE_MAX, PROMPTS};
+use super::{AGREEMENT_MIN, Control, KL_POSITIONS, NEW_TOKENS, PERPLEXITY_RISE_MAX, PROMPTS};
 use super::{QualityOptions, SCORED_MIN};
 use serde::{Deserialize, Serialize};
 
-/// Which comparison of greedy tokens is the gated one. All three are measured.
+/// Which comparison of greedy tokens is the gated one. Both are measured.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum AgreementRule {
@@ -19,6 +19,11 @@ pub enum AgreementRule {
 }
 
 impl AgreementRule {
+    /// The one that a control settles: without one, that of two engines left to themselves.
+    pub fn of(control: Option<&Control>) -> AgreementRule {
+        control.map_or(AgreementRule::Greedy, Control::rule)
+    }
+
     /// Its name in records and tables.
     pub fn name(self) -> &'static str {
         match self {

@@ -2,10 +2,14 @@
 //! in bf16, both stepped over the same tokens: perplexity of a text, KL divergence of the
 //! next-token distributions, agreement of greedy tokens.
 //!
+//! The gate's comparison of greedy tokens is the strictest that the reference itself passes, in
+//! bf16 against f32 ([`Control`]): nobody chooses it.
+//!
 //! As of a gate, nothing rests on a record's `quality_passed`: [`record_refusals`] recomputes it
 //! from the numbers, and [`refusals`] compares the record's hashes with what it is to speak of.
 
 mod checks;
+mod control;
 mod distributions;
 mod run;
 mod state;
@@ -15,6 +19,7 @@ mod windows;
 pub use checks::{
     Agreement, AgreementRule, Divergence, Numbers, Perplexity, PromptScore, Thresholds, WindowScore,
 };
+pub use control::{Control, Wanted};
 pub use distributions::{Comparison, Logits, compare};
 pub use run::{Job, Pair, positions, run};
 pub use text::TextIds;
@@ -152,14 +157,17 @@ pub struct QualityRecord {
     pub thresholds: Thresholds,
     /// What was measured.
     pub numbers: Numbers,
+    /// What settled which comparison of greedy tokens is the gated one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub control: Option<Control>,
     /// sha256 of all of the above: no proof against malice, but an edit by hand does not match.
     pub seal: String,
 }
 
 impl QualityRecord {
     /// The record of finished measurements.
-    pub fn new(measured: Measured, rule: AgreementRule, numbers: Numbers) -> QualityRecord {
-        let thresholds = Thresholds::gate(rule);
+    pub fn new(measured: Measured, control: Option<Control>, numbers: Numbers) -> QualityRecord {
+        let thresholds = Thresholds::gate(AgreementRule::of(control.as_ref()));
         let mut record = QualityRecord {
             schema_version: SCHEMA_VERSION,
             quality_passed: false,
@@ -168,6 +176,7 @@ impl QualityRecord {
             measured,
             thresholds,
             numbers,
+            control,
             seal: String::new(),
         };
         record.failures = failures(&record);
@@ -239,6 +248,12 @@ fn failures(record: &QualityRecord) -> Vec<String> {
         all.push("reference: it is of another run or build than the candidate".into());
     }
     all.extend(record.numbers.failures(text.tokens, options, &record.thresholds));
+    if record.thresholds.agreement != AgreementRule::of(record.control.as_ref()) {
+        all.push("agreement: the comparison is not the one that the control settles".into());
+    }
+    if let Some(control) = &record.control {
+        all.extend(control.failures(&record.measured.prompts.ids_sha256, options.new));
+    }
     all
 }
 

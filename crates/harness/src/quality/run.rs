@@ -3,7 +3,7 @@
 use super::distributions::{Logits, compare};
 use super::state::State;
 use super::windows::{Window, fits, is_chosen, windows};
-use super::{AgreementRule, Measured, Numbers, PromptScore, PromptsId, QualityOptions};
+use super::{Control, Measured, Numbers, PromptScore, PromptsId, QualityOptions};
 use super::{QualityRecord, TextIds, WindowScore};
 use crate::identity::Subject;
 use crate::prompts::PromptIds;
@@ -22,7 +22,7 @@ pub struct Pair<'a> {
 }
 
 /// What is to be measured, and on what.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Job {
     /// What the record will say that it is of.
     pub measured: Measured,
@@ -30,6 +30,8 @@ pub struct Job {
     pub text: Vec<u32>,
     /// The prompts' ids.
     pub prompts: Vec<Vec<u32>>,
+    /// What settles which comparison of greedy tokens is the gated one.
+    pub control: Option<Control>,
 }
 
 impl Job {
@@ -63,7 +65,7 @@ impl Job {
             },
             options,
         };
-        Ok(Job { measured, text: text.ids, prompts: prompts.ids })
+        Ok(Job { measured, text: text.ids, prompts: prompts.ids, control: None })
     }
 
     fn windows(&self) -> Vec<Window> {
@@ -122,7 +124,6 @@ fn refused(what: &str) -> HarnessError {
 pub fn run(
     pair: &mut Pair,
     job: &Job,
-    rule: AgreementRule,
     folder: &Path,
     progress: &mut Progress,
 ) -> Result<QualityRecord, HarnessError> {
@@ -154,7 +155,7 @@ pub fn run(
     }
     let State { windows, prompts, kl, .. } = state.clone();
     let numbers = Numbers::of(windows, prompts, &kl, job.measured.options.new);
-    let record = QualityRecord::new(job.measured.clone(), rule, numbers);
+    let record = QualityRecord::new(job.measured.clone(), job.control.clone(), numbers);
     record.write(folder)?;
     state.remove(folder)?;
     Ok(record)

@@ -2,7 +2,7 @@
 
 use crate::{load, record, reference, reference_dir};
 use monolith_harness::gate::{GateRecord, Rule, planted_next, planted_pack, refusals};
-use monolith_harness::reference::Reference;
+use monolith_harness::reference::{OwnDivergences, Reference};
 use monolith_model::Config;
 use monolith_pack::Formats;
 
@@ -24,18 +24,45 @@ fn the_cpu_engine_passes() {
 #[test]
 fn f32_settles_only_what_it_says() {
     let mut record = record();
+    // The reference keeps to the margin itself: then so must the engine.
+    let own = record.reference.own.unwrap();
+    assert_eq!((own.positions, own.beyond_tolerance, Rule::of(&own)), (5120, 0, Rule::Margin));
+    record.checks.tokens.rule = Rule::F32Settles;
+    let failures = |record: &GateRecord| record.checks.failures(&record.reference);
+    assert!(failures(&record)[0].contains("the rule is not"), "{:?}", failures(&record));
+    record.reference.own = Some(OwnDivergences { beyond_tolerance: 1, ..own });
     let tokens = &mut record.checks.tokens;
-    tokens.rule = Rule::F32Settles;
     tokens.exempt = tokens.divergences.len() - tokens.as_f32;
     assert!(tokens.exempt < tokens.as_f32);
     let settled = tokens.divergences.iter().position(|d| d.found == d.f32).unwrap();
     tokens.divergences[settled].margin = 1e9;
-    let failures = |record: &GateRecord| record.checks.failures(&record.reference);
     assert_eq!(failures(&record), [""; 0]);
     let divergence = &mut record.checks.tokens.divergences[settled];
     divergence.f32 = divergence.expected;
     record.checks.tokens.as_f32 -= 1;
     assert!(failures(&record)[0].contains("no near tie"), "{:?}", failures(&record));
+}
+
+#[test]
+fn the_reference_settles_the_rule() {
+    let rule = |all, beyond_tolerance| {
+        Rule::of(&OwnDivergences { positions: 5000, all, beyond_tolerance })
+    };
+    assert_eq!(rule(0, 0), Rule::Margin);
+    assert_eq!(rule(100, 0), Rule::Margin);
+    assert_eq!(rule(101, 0), Rule::F32Settles);
+    assert_eq!(rule(1, 1), Rule::F32Settles);
+    // As counted in the files that transformers left.
+    let own = reference().own_divergences();
+    let said = &reference().summary;
+    let margins = reference().margin.concat();
+    let tokens = said.tokens.concat();
+    let differs: Vec<usize> =
+        (0..tokens.len()).filter(|&at| tokens[at] != reference().f32_argmax[at]).collect();
+    assert_eq!((own.positions, own.all), (tokens.len(), differs.len()));
+    let beyond = differs.iter().filter(|&&at| f64::from(margins[at]) >= said.tolerance);
+    assert_eq!(own.beyond_tolerance, beyond.count());
+    assert!(own.all > 0);
 }
 
 #[test]

@@ -4,7 +4,8 @@ use crate::environment;
 use crate::quality::passing;
 use monolith_harness::identity::Subject;
 use monolith_harness::quality::{
-    AgreementRule, QualityRecord, forgery, mismatches, record_refusals, refusals,
+    Agreement, AgreementRule, Control, PromptScore, QualityRecord, forgery, mismatches,
+    record_refusals, refusals,
 };
 use monolith_harness::record::RunFolder;
 use monolith_harness::report::render;
@@ -46,7 +47,7 @@ fn no_value_can_be_edited() {
 type Forgery = (&'static str, fn(&mut QualityRecord));
 
 /// Numbers that fail or cannot be, sealed as if they were right.
-const FORGERIES: [Forgery; 29] = [
+const FORGERIES: [Forgery; 30] = [
     ("thresholds", |r| r.thresholds.perplexity_rise_max = 0.5),
     ("thresholds", |r| r.thresholds.agreement_min = 0.1),
     ("perplexity: the windows", |r| r.measured.options.stride = 31),
@@ -74,6 +75,7 @@ const FORGERIES: [Forgery; 29] = [
     ("agreement: a prompt's", |r| r.numbers.prompts[0].prefix = 63),
     ("agreement: 99 prompts", |r| r.numbers.agreement.prompts = 99),
     ("the same (greedy)", |r| r.numbers.agreement.greedy = 0.899),
+    ("not the one that the control", |r| r.thresholds.agreement = AgreementRule::Forced),
     ("not bf16", |r| r.measured.reference_formats = "fp8".into()),
     ("another run or build", |r| r.measured.reference.build.push('0')),
 ];
@@ -95,6 +97,53 @@ fn sealed_forgeries_are_found_out() {
         let reasons = record_refusals(&forged);
         assert!(reasons.iter().any(|reason| reason.contains(said)), "{index} {said}: {reasons:?}");
         assert!(forgery(&forged).is_some(), "{index}: it says that it passed");
+    }
+}
+
+/// A control of as many prompts, 64 places each, with this many of them the same where bf16 and f32
+/// are left to themselves.
+fn control(of: &QualityRecord, same: usize) -> Control {
+    let prompts = vec![PromptScore { greedy: same, prefix: same, forced: 63 }; 100];
+    Control {
+        sha256: String::new(),
+        engine: "transformers".into(),
+        tensors_sha256: String::new(),
+        prompt_ids_sha256: of.measured.prompts.ids_sha256.clone(),
+        agreement: Agreement::of(&prompts, 64),
+        prompts,
+    }
+}
+
+#[test]
+fn the_control_settles_which_comparison_decides() {
+    // The candidate parts from the reference after 40 places, and after the same text hardly ever.
+    let mut numbers = record().numbers;
+    numbers.prompts = vec![PromptScore { greedy: 40, prefix: 40, forced: 62 }; 100];
+    numbers.agreement = Agreement::of(&numbers.prompts, 64);
+    let judged = |same: Option<usize>| {
+        let control = same.map(|same| control(&record(), same));
+        QualityRecord::new(record().measured, control, numbers.clone())
+    };
+    for (same, rule) in [
+        (None, AgreementRule::Greedy),
+        (Some(58), AgreementRule::Greedy),
+        (Some(57), AgreementRule::Forced),
+    ] {
+        let judged = judged(same);
+        assert_eq!(judged.thresholds.agreement, rule, "{same:?}");
+        assert_eq!(judged.quality_passed, rule == AgreementRule::Forced, "{:?}", judged.failures);
+        assert_eq!(forgery(&judged), None);
+    }
+    let forgeries: [fn(&mut QualityRecord); 4] = [
+        |r| r.control = None,
+        |r| r.control.as_mut().unwrap().agreement.greedy = 0.95,
+        |r| r.control.as_mut().unwrap().prompts[0].greedy = 65,
+        |r| r.control.as_mut().unwrap().prompt_ids_sha256.push('0'),
+    ];
+    for (index, forge) in forgeries.iter().enumerate() {
+        let mut forged = judged(Some(57));
+        forge(&mut forged);
+        assert!(forgery(&forged.sealed()).is_some(), "{index}");
     }
 }
 
@@ -149,14 +198,13 @@ fn reports_show_what_is_believed() {
     failed.numbers.prompts.iter_mut().for_each(|prompt| (prompt.greedy, prompt.prefix) = (0, 0));
     failed.numbers.prompts.iter_mut().for_each(|prompt| prompt.forced = 63);
     failed.measured.model = "failing".into();
-    let rule = AgreementRule::Greedy;
     let numbers = failed.numbers.clone();
     let numbers = monolith_harness::quality::Numbers {
-        agreement: monolith_harness::quality::Agreement::of(&numbers.prompts, 64),
+        agreement: Agreement::of(&numbers.prompts, 64),
         ..numbers
     };
     failed.measured.candidate.weights_sha256 = "failing".into();
-    folder.add_quality(&QualityRecord::new(failed.measured, rule, numbers)).unwrap();
+    folder.add_quality(&QualityRecord::new(failed.measured, None, numbers)).unwrap();
     let mut forged = record();
     forged.numbers.perplexity.candidate = 1.2345;
     forged.measured.candidate.weights_sha256 = "forged".into();
@@ -170,8 +218,14 @@ fn reports_show_what_is_believed() {
         std::fs::read_to_string(folder.path.join("README.md")).unwrap()
     }] {
         assert!(text.contains("| counting | fake | fp8 | 1."), "{text}");
-        assert!(text.contains("| **100.0%** | 100.0% | 100.0% | passed | counting.txt"), "{text}");
-        assert!(text.contains("| **0.0%** | 98.4% | 0.0% | failed | counting.txt"), "{text}");
+        assert!(
+            text.contains("| **100.0%** | 100.0% | 100.0% | not compared | passed | counting.txt"),
+            "{text}"
+        );
+        assert!(
+            text.contains("| **0.0%** | 98.4% | 0.0% | not compared | failed | counting.txt"),
+            "{text}"
+        );
         assert!(text.contains("fake (fp8) on failing: agreement: 0.00% of the tokens"), "{text}");
         assert!(!text.contains("1.2345"), "{text}");
         let said = ["not say what its numbers say", "measured in another run"];

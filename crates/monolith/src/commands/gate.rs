@@ -1,13 +1,13 @@
 //! `monolith gate`: whether an engine computes what the model says.
 
-use crate::args::{GateArgs, RuleChoice};
+use crate::args::GateArgs;
 use crate::exit::{Code, Exit};
 use crate::measure::{Setup, command, exit_of, prepare, tell, version};
 use crate::source;
 use crate::text_out::{put, say};
 use comfy_table::{Table, presets::NOTHING};
 use monolith_harness::LoadError;
-use monolith_harness::gate::{self, Checks, GateOptions, GateRecord, Rule};
+use monolith_harness::gate::{self, Checks, GateOptions, GateRecord};
 use monolith_harness::record::RunFolder;
 use monolith_harness::reference::Reference;
 
@@ -30,12 +30,8 @@ pub fn run(args: &GateArgs) -> Result<(), Exit> {
     };
     let mut progress = |what: &str| tell(&format!("gate: {what}"));
     let run_id = &setup.environment.run_id;
-    let rule = match args.rule {
-        RuleChoice::Margin => Rule::Margin,
-        RuleChoice::F32Settles => Rule::F32Settles,
-    };
-    let options = GateOptions { rule, ..GateOptions::default() };
-    let record = gate::run(&pack, &load, &reference, run_id, &options, &mut progress);
+    let record =
+        gate::run(&pack, &load, &reference, run_id, &GateOptions::default(), &mut progress);
     let record = record.map_err(exit_of)?;
     let folder = RunFolder::open(&args.results.results, &setup.environment).map_err(exit_of)?;
     folder.add_gate(&record, &args.reference).map_err(exit_of)?;

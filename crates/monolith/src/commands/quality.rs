@@ -1,6 +1,6 @@
 //! `monolith quality`: what a weight format costs, against the same model in bf16.
 
-use crate::args::{AgreementChoice, EngineArgs, EngineChoice, QualityArgs};
+use crate::args::{EngineArgs, EngineChoice, QualityArgs};
 use crate::engine::{self, Options};
 use crate::exit::{Code, Exit, OrExit};
 use crate::interrupt;
@@ -9,10 +9,10 @@ use crate::source::{self, Model};
 use crate::text_out::{put, say};
 use comfy_table::{Table, presets::NOTHING};
 use monolith_engine::Engine;
-use monolith_harness::identity::Subject;
+use monolith_harness::identity::{Subject, tensors_sha256};
 use monolith_harness::prompts::prompt_ids;
 use monolith_harness::quality::{
-    self, AgreementRule, Job, Numbers, Pair, QualityOptions, QualityRecord, TextIds, positions,
+    self, Control, Job, Numbers, Pair, QualityOptions, QualityRecord, TextIds, Wanted, positions,
 };
 use monolith_harness::record::RunFolder;
 use monolith_model::Config;
@@ -62,14 +62,14 @@ pub fn run(args: &QualityArgs) -> Result<(), Exit> {
     let mut candidate = Side::load(&setup.options, &packs[1], room, &setup)?;
     let subjects = [reference.subject, candidate.subject];
     let job = Job::new([&packs[0], &packs[1]], subjects, text, prompts, options);
-    let job = job.or_exit(Code::Usage)?;
+    let mut job = job.or_exit(Code::Usage)?;
+    job.control = control(args, &packs[0], &job)?;
     let mut pair =
         Pair { reference: reference.engine.as_mut(), candidate: candidate.engine.as_mut() };
     job.check(&pair).or_exit(Code::Usage)?;
     let folder = RunFolder::open(&args.results.results, &setup.environment).map_err(exit_of)?;
     interrupt::catch();
-    let rule = rule(args.agreement);
-    let record = quality::run(&mut pair, &job, rule, &folder.path, &mut progress());
+    let record = quality::run(&mut pair, &job, &folder.path, &mut progress());
     finish(&folder, &record.map_err(exit_of)?)
 }
 
@@ -138,11 +138,14 @@ fn check_room(room: usize, config: &Config) -> Result<(), Exit> {
     Err(Exit::message(Code::Usage, what))
 }
 
-fn rule(choice: AgreementChoice) -> AgreementRule {
-    match choice {
-        AgreementChoice::Greedy => AgreementRule::Greedy,
-        AgreementChoice::Forced => AgreementRule::Forced,
-    }
+/// What is known of bf16 against f32, of the reference's own weights.
+fn control(args: &QualityArgs, pack: &Pack, job: &Job) -> Result<Option<Control>, Exit> {
+    let read = |path: &PathBuf| {
+        let tensors_sha256 = &tensors_sha256(pack);
+        let (prompts, new) = (job.prompts.as_slice(), job.measured.options.new);
+        Control::read(path, Wanted { tensors_sha256, prompts, new }).map_err(exit_of)
+    };
+    args.control.as_ref().map(read).transpose()
 }
 
 /// Says how far it is, not too often; Ctrl-C ends the program where everything is kept.
@@ -164,18 +167,37 @@ fn progress() -> impl FnMut(&str) {
 fn table(record: &QualityRecord) -> String {
     let mut table = Table::new();
     table.load_style(NOTHING).set_header(["measure", "result", "numbers"]);
-    for (name, numbers) in numbers(&record.numbers, record.thresholds.agreement) {
+    for (name, numbers) in numbers(&record.numbers) {
         let own = format!("{name}: ");
         let failed = record.failures.iter().any(|failure| failure.starts_with(&own));
         table.add_row([name, if failed { "FAILED" } else { "passed" }, &numbers]);
     }
     let lines = table.to_string();
-    lines.lines().map(str::trim_end).collect::<Vec<_>>().join("\n")
+    let lines: Vec<&str> = lines.lines().map(str::trim_end).collect();
+    format!("{}\n{}", lines.join("\n"), settled(record))
 }
 
-fn numbers(numbers: &Numbers, rule: AgreementRule) -> [(&'static str, String); 3] {
+/// Which comparison of greedy tokens decides, and why.
+fn settled(record: &QualityRecord) -> String {
+    let rule = record.thresholds.agreement.name();
+    match &record.control {
+        None => format!("of the agreements {rule} decides: there is no --control"),
+        Some(control) => format!(
+            "of the agreements {rule} decides: nothing quantized, bf16 and f32 agree in {} left to \
+             themselves, and in {} after the same text ({})",
+            percent(control.agreement.greedy),
+            percent(control.agreement.forced),
+            control.engine
+        ),
+    }
+}
+
+fn percent(share: f64) -> String {
+    format!("{:.2}%", 100.0 * share)
+}
+
+fn numbers(numbers: &Numbers) -> [(&'static str, String); 3] {
     let Numbers { perplexity, kl, agreement, .. } = numbers;
-    let percent = |share: f64| format!("{:.2}%", 100.0 * share);
     [
         (
             "perplexity",
@@ -201,13 +223,12 @@ fn numbers(numbers: &Numbers, rule: AgreementRule) -> [(&'static str, String); 3
         (
             "agreement",
             format!(
-                "greedy {}, forced {}, prefix {} of {} prompts x {} tokens ({} gates)",
+                "greedy {}, forced {}, prefix {} of {} prompts x {} tokens",
                 percent(agreement.greedy),
                 percent(agreement.forced),
                 percent(agreement.prefix),
                 agreement.prompts,
-                agreement.new,
-                rule.name()
+                agreement.new
             ),
         ),
     ]

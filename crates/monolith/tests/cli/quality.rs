@@ -5,6 +5,9 @@ use crate::support::{Outcome, Place, replace, tiny};
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Command, Stdio};
 
+/// Tokens that follow a prompt.
+const NEW: usize = 4;
+
 /// Little of everything, on the fixture's pack.
 const LITTLE: [&str; 17] = [
     "quality",
@@ -40,14 +43,38 @@ fn quality(place: &Place, more: &[&str]) -> Outcome {
     place.run(&[&LITTLE[..], more].concat())
 }
 
+/// What transformers might say of the fixture: half of the tokens differ between bf16 and f32.
+fn control(place: &Place, fed: &str) -> String {
+    let ids = place.path("ids.json");
+    let arguments = ["ids", "-m", "fixture.pack", "--prompts", "prompts.jsonl", "-o", "ids.json"];
+    place.succeeds(&arguments);
+    let ids: serde_json::Value = serde_json::from_slice(&std::fs::read(ids).unwrap()).unwrap();
+    let ids: Vec<Vec<u32>> = serde_json::from_value(ids["ids"].clone()).unwrap();
+    let pack = monolith_pack::Pack::open(&place.path("fixture.pack")).unwrap();
+    let (bf16, f32) = (vec![vec![1; NEW]; ids.len()], {
+        vec![[[1].repeat(NEW / 2), [2].repeat(NEW / 2)].concat(); ids.len()]
+    });
+    let json = serde_json::json!({
+        "schema_version": 1, "engine": "transformers", "torch": "2", "transformers": "5",
+        "attention": "eager", "device": "cpu",
+        "tensors_sha256": monolith_harness::identity::tensors_sha256(&pack),
+        "prompt_ids_sha256": monolith_harness::identity::ids_sha256(&ids),
+        "bf16": bf16, "f32": f32, fed: f32,
+    });
+    json.to_string()
+}
+
 #[test]
 fn too_little_is_measured_kept_and_does_not_pass() {
     let place = place();
-    let seen = quality(&place, &["--agreement", "forced"]);
+    replace(&place.path("control.json"), control(&place, "f32_fed").as_bytes());
+    let seen = quality(&place, &["--control", "control.json"]);
     assert_eq!(seen.code, 5, "{}", seen.stderr);
     assert!(seen.stderr.contains("the quality is not enough: perplexity: 129 tokens scored"));
     assert!(seen.stderr.contains("window 1 of 4: perplexity "), "{}", seen.stderr);
-    assert!(seen.stderr.contains("(forced gates)") && seen.stderr.contains("+0.000% (129 tokens)"));
+    assert!(seen.stderr.contains("+0.000% (129 tokens)"), "{}", seen.stderr);
+    let why = "of the agreements forced decides: nothing quantized, bf16 and f32 agree in 50.00%";
+    assert!(seen.stderr.contains(why), "{}", seen.stderr);
     let path = place.path(seen.stdout.trim_end());
     assert_eq!(path.parent(), Some(&*run_folder(&place)));
     let record: serde_json::Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
@@ -136,7 +163,9 @@ fn arguments_that_cannot_be() {
     refused(&["--limit-tokens", "1"], 2, "fewer than two tokens");
     refused(&["--limit-tokens", "0"], 2, "--limit-tokens");
     refused(&["--kl-positions", "0"], 2, "--kl-positions");
-    refused(&["--agreement", "some"], 2, "greedy, forced");
+    refused(&["--control", "none.json"], 1, "none.json");
+    replace(&place.path("other.json"), control(&place, "f32_fef").as_bytes());
+    refused(&["--control", "other.json"], 1, "other.json: missing field `f32_fed`");
     refused(&["--candidate-format", "fp8"], 2, "fixture.pack is bf16");
     refused(&["--engine", "cuda"], 3, "GPU");
     refused(&["--engine", "cpu", "--blocks", "4"], 2, "cannot be used with");

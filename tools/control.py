@@ -1,0 +1,89 @@
+#!/usr/bin/env python3
+"""How far transformers' bf16 and f32 agree about the same weights: the control of `monolith quality`.
+
+    python3 tools/control.py --model DIR --ids ids.json --out control.json
+
+`ids.json` is what `monolith ids --prompts data/prompts/quality.jsonl` writes. Nothing is quantized
+here: the model decodes the prompts greedily in bf16, and again in f32 (TF32 off), each by itself;
+and f32 is fed the tokens of bf16, so that both are asked after the same text. A comparison of
+greedy tokens that these two do not pass cannot tell a weight format from rounding.
+
+Writes one JSON file: versions, hashes, and the three lists of tokens a prompt (`bf16`, `f32`,
+`f32_fed`). Needs torch, transformers and safetensors; runs on a CPU too, for small models.
+"""
+
+import argparse
+import json
+import time
+from pathlib import Path
+
+import torch
+import transformers
+from reference import (
+    device_name,
+    exact_float32,
+    forward,
+    generate,
+    load,
+    lowest_argmax,
+    sequences,
+    sha256,
+    tensors_sha256,
+)
+
+SCHEMA_VERSION = 1
+
+
+def parse_arguments():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--model", required=True, help="folder of the checkpoint")
+    parser.add_argument("--ids", required=True, help="prompt token ids, as JSON")
+    parser.add_argument("--new", type=int, default=64, help="greedy tokens a prompt")
+    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    parser.add_argument("--out", required=True, help="file to write")
+    return parser.parse_args()
+
+
+def same(one, other):
+    pairs = [(a, b) for row, others in zip(one, other) for a, b in zip(row, others)]
+    return sum(a == b for a, b in pairs) / max(len(pairs), 1)
+
+
+def main():
+    arguments = parse_arguments()
+    device, new, began = arguments.device, arguments.new, time.monotonic()
+    said = json.loads(Path(arguments.ids).read_text())
+    prompts = said["ids"] if isinstance(said, dict) else said
+    exact_float32()
+    model = load(arguments.model, torch.bfloat16, device)
+    tied = model.config.tie_word_embeddings
+    bf16 = generate(model, prompts, new, device)[0].tolist()
+    del model
+    model = load(arguments.model, torch.float32, device)
+    fed = [
+        lowest_argmax(forward(model, tokens, new, device)).tolist()
+        for tokens in sequences(prompts, bf16)
+    ]
+    f32 = generate(model, prompts, new, device)[0].tolist()
+    record = {
+        "schema_version": SCHEMA_VERSION,
+        "engine": "transformers",
+        "attention": "eager",
+        "torch": torch.__version__,
+        "transformers": transformers.__version__,
+        "device": device_name(device),
+        "tensors_sha256": tensors_sha256(arguments.model, tied),
+        "prompt_ids_sha256": sha256(json.dumps(prompts, separators=(",", ":")).encode()),
+        "new": new,
+        "bf16": bf16,
+        "f32": f32,
+        "f32_fed": fed,
+    }
+    Path(arguments.out).write_text(json.dumps(record, separators=(",", ":")) + "\n")
+    took = time.monotonic() - began
+    print(f"{len(prompts)} prompts x {new} tokens, {took:.0f} s")
+    print(f"bf16 and f32 agree in {same(bf16, f32):.2%}, after the same text {same(bf16, fed):.2%}")
+
+
+if __name__ == "__main__":
+    main()
