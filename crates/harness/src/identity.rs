@@ -17,7 +17,7 @@ pub struct Subject {
     pub engine: String,
     /// Row of the variant table.
     pub variant: String,
-    /// Weight format of the layers' matrices.
+    /// Name of the weight formats: one, or the layers' and the head's.
     pub format: String,
     /// The processor, in its own words.
     pub gpu: String,
@@ -49,7 +49,7 @@ impl Subject {
         Ok(Subject {
             engine: "monolith".into(),
             variant: info.variant.clone(),
-            format: format(pack.header()),
+            format: pack.header().formats.name().into(),
             gpu: info.device.clone(),
             blocks: info.blocks,
             build: build_hash()?,
@@ -58,12 +58,6 @@ impl Subject {
             run_id: run_id.into(),
         })
     }
-}
-
-/// The weight format of the first layer's matrices.
-pub fn format(header: &Header) -> String {
-    let qkv = header.sections.iter().find(|entry| entry.name.ends_with(".qkv"));
-    qkv.map_or("unknown".into(), |entry| entry.format.clone())
 }
 
 /// sha256 of the running executable. The kernels' sources are part of it.

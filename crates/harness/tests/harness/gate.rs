@@ -2,6 +2,7 @@
 
 use crate::{load, record, reference, reference_dir};
 use monolith_harness::gate::{GateRecord, Rule, planted_next, planted_pack, refusals};
+use monolith_harness::identity::Subject;
 use monolith_harness::reference::{OwnDivergences, Reference};
 use monolith_model::Config;
 use monolith_pack::Formats;
@@ -82,6 +83,17 @@ fn every_id_is_planted_for_any_shape() {
                 assert_eq!(engine.step(token, 0).unwrap(), planted_next(token, vocab), "{token}");
             }
         }
+    }
+}
+
+/// Of layers in FP8 under a head in bf16 a record says both.
+#[test]
+fn a_record_names_all_formats() {
+    for formats in Formats::NAMED {
+        let pack = planted_pack(&crate::fixture::config(), formats).unwrap();
+        let engine = load(pack.clone(), 1).unwrap();
+        let subject = Subject::of(engine.info(), &pack, "run", None).unwrap();
+        assert_eq!(subject.format, formats.name());
     }
 }
 
