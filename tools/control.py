@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""How far transformers' bf16 and f32 agree about the same weights: the control of `monolith quality`.
+"""How far transformers' bf16 and f32 agree about the same weights: what `quality` is judged by.
 
     python3 tools/control.py --model DIR --ids ids.json --out control.json
 

@@ -5,10 +5,10 @@
 #   bash tools/gpu_checks.sh BIN OUT [STEP...]
 #
 # BIN holds what was built elsewhere for a machine without cargo: `monolith`, and `t`, the engine's
-# CUDA test. OUT receives results/, dumps and logs. Steps, all of them where none is named: references
-# probes tests tiny tiny-fp8 standin standin-fp8 xray quality sanitizer. Each command is bounded; a failure
-# is told and does not stop the others, and the exit code counts them. WORK names a folder that is
-# kept, for a run in several parts [a temporary one].
+# CUDA test. OUT receives results/, dumps and logs. Steps, all of them where none is named:
+# references probes tests tiny tiny-fp8 standin standin-fp8 xray quality sanitizer. Each command is
+# bounded; a failure is told and does not stop the others, and the exit code counts them. WORK names
+# a folder that is kept, for a run in several parts [a temporary one].
 set -u
 bin=$1 out=$2
 shift 2
@@ -140,7 +140,7 @@ for name in $steps; do
         a_few_steps_for_sanitizers > "$out/sanitizer-racecheck.log" 2>&1
       export MONOLITH_CACHE=$work/cache
       step 30 sanitizer-verdict python3 tools/racecheck_verdict.py "$out/sanitizer-racecheck.log" \
-        "$work"/racecheck/kernels/*.cubin
+        "$(ls -t "$work"/racecheck/kernels/*.cubin | head -n 1)"
       tail -n 4 "$out/sanitizer-verdict.log"
       ;;
     *) echo "no such step: $name"; failures=$((failures + 1)) ;;

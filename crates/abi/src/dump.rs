@@ -27,8 +27,9 @@ pub struct Stamp {
     pub phase: Phase,
     /// The layer of that phase, or [`NO_LAYER`].
     pub layer: u16,
-    /// For a wait on an exchange: the block whose value arrived last, or [`NO_BLOCK`] where all
-    /// were there at the first look. Else [`NO_BLOCK`].
+    /// For a wait on an exchange: the block whose value was seen last, or [`NO_BLOCK`] where none
+    /// was seen to come: all were there at the first look, or came within the recording's delay.
+    /// Else [`NO_BLOCK`].
     pub producer: u16,
 }
 

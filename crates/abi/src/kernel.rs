@@ -185,6 +185,7 @@ pub const XRAY_BLOCK_BYTES: u32 =
 
 /// Bits of a [`crate::Moment`] in a note; above them, which.
 pub const XRAY_MOMENT_BITS: u32 = 4;
+const _: () = assert!(crate::Moment::ALL.len() <= 1 << XRAY_MOMENT_BITS);
 
 /// In the place of a layer in a copy's record: none.
 pub const XRAY_NO_LAYER: u32 = 0xff;

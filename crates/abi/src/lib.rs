@@ -121,8 +121,8 @@ wire_enum! {
 }
 
 wire_enum! {
-    /// Where the consumers of a block of the megakernel are, in the X-ray's notes. 0 is left out:
-    /// it stands for "no note yet".
+    /// Where the consumers of a block of the megakernel are, in the X-ray's notes. 0 stands for
+    /// "no note yet".
     Moment {
         /// Nothing: a place for a note.
         None = 0, "none";

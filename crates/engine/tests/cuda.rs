@@ -284,15 +284,20 @@ fn a_block_that_fails_is_named_within_the_bound() {
         (PLANTED_NO_LOAD, Phase::GateUp, "the weights of gate_up of layer 1".to_owned()),
         (PLANTED_NO_RELEASE, Phase::Qkv, "to be released".to_owned()),
     ]);
-    for (kind, phase, words) in cases {
+    let builds = cases.flat_map(|case| [(case.clone(), false), (case, true)]);
+    for ((kind, phase, words), records) in builds {
         // One block of a few: it owns rows of every phase, and the KV head 1.
         let planted = Some(Planted { kind, block: 1, layer: 1, phase });
         let patience = Duration::from_millis(200);
-        let options = CudaOptions { planted, patience, blocks: Some(8), ..CudaOptions::default() };
+        let blocks = Some(8);
+        let options = CudaOptions { planted, patience, blocks, records, ..CudaOptions::default() };
         let mut engine = load(&weights, &options).expect("there is a GPU");
         let begin = Instant::now();
         // Not releasing a stage is felt when the ring comes round to it again.
         let failed = (0..50).find_map(|position| engine.step(1, position).err());
+        if let Some(EngineError::KernelFault(dump)) = &failed {
+            assert_eq!(dump.cause.role, Role::Consumer, "{kind} {phase:?}, recording {records}");
+        }
         let message = failed.map(|error| error.to_string()).unwrap_or_default();
         assert!(begin.elapsed() < Duration::from_secs(2), "{kind} {phase:?}: {message}");
         assert!(message.contains(&words), "{kind} {phase:?}: {message}");

@@ -213,17 +213,30 @@ impl RunFolder {
     /// A file that cannot be read or written.
     pub fn add_gate(&self, record: &GateRecord, reference: &Path) -> Result<(), HarnessError> {
         record.write(&self.path)?;
-        let (from, to) = (reference.join("reference.json"), self.path.join("reference.json"));
-        std::fs::copy(&from, &to).map_err(HarnessError::io(&from))?;
+        self.keep(&reference.join("reference.json"), "reference", &record.reference.sha256)?;
         self.write_readme()
     }
 
-    /// Adds a quality record.
+    /// Copies what a record was judged by, under a name of its own.
+    fn keep(&self, from: &Path, name: &str, sha256: &str) -> Result<(), HarnessError> {
+        let to = self.path.join(format!("{name}-{}.json", &sha256[..8]));
+        std::fs::copy(from, &to).map_err(HarnessError::io(from))?;
+        Ok(())
+    }
+
+    /// Adds a quality record, with the control's file where it has one.
     ///
     /// # Errors
     /// A file that cannot be written.
-    pub fn add_quality(&self, record: &QualityRecord) -> Result<(), HarnessError> {
+    pub fn add_quality(
+        &self,
+        record: &QualityRecord,
+        control: Option<&Path>,
+    ) -> Result<(), HarnessError> {
         record.write(&self.path)?;
+        if let (Some(from), Some(control)) = (control, &record.control) {
+            self.keep(from, "control", &control.sha256)?;
+        }
         self.write_readme()
     }
 

@@ -96,6 +96,11 @@ pub struct Summary {
     pub tokens: Vec<Vec<u32>>,
 }
 
+/// Whether a top-2 margin is below the tolerance; one that is no number is below nothing.
+pub(crate) fn is_near_tie(margin: f64, tolerance: f64) -> bool {
+    margin < tolerance
+}
+
 /// Positions at which the reference's f32 says another token than its bf16.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OwnDivergences {
@@ -208,7 +213,7 @@ impl Reference {
         let tokens = self.summary.tokens.iter().flatten().zip(&self.f32_argmax).zip(margins);
         let differing = tokens.filter(|((said, f32), _)| said != f32).map(|(_, margin)| *margin);
         let differing: Vec<f32> = differing.collect();
-        let is_beyond = |margin: &&f32| f64::from(**margin) >= self.summary.tolerance;
+        let is_beyond = |margin: &&f32| !is_near_tie(f64::from(**margin), self.summary.tolerance);
         OwnDivergences {
             positions: self.f32_argmax.len(),
             all: differing.len(),

@@ -239,7 +239,11 @@ fn quality_cell(row: &Row, qualities: &[QualityRecord]) -> Option<String> {
     let share = record.numbers.agreement.share(record.thresholds.agreement);
     let rise = 100.0 * record.numbers.perplexity.rise;
     let verdict = verdict(record, &quality::refusals(record, &subject));
-    Some(format!("{verdict}: {rise:+.2}%, {:.1}% agree", 100.0 * share))
+    let after = match record.thresholds.agreement {
+        AgreementRule::Greedy => "",
+        AgreementRule::Forced => " after the same text",
+    };
+    Some(format!("{verdict}: {rise:+.2}%, {:.1}% agree{after}", 100.0 * share))
 }
 
 /// Whether a record that is believed passes.

@@ -107,10 +107,15 @@ impl Variant {
             .ok_or_else(|| KernelError::UnknownVariant { name: name.into() })
     }
 
-    /// Threads of a block: the consumers', the loader's, and where spans are recorded the
-    /// observer's and the watcher's.
+    /// Threads of a block.
     pub const fn threads(&self, arch: Arch) -> u32 {
-        (self.consumer_warps[arch as usize] + 1 + 2 * self.xray as u32) * 32
+        (self.consumer_warps[arch as usize] + self.other_warps()) * 32
+    }
+
+    /// Warps of a block behind those that compute: the loader's, and where spans are recorded the
+    /// observer's and the watcher's.
+    pub const fn other_warps(&self) -> u32 {
+        1 + 2 * self.xray as u32
     }
 
     /// The row that records this one's spans, if there is one.

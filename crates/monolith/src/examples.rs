@@ -104,8 +104,10 @@ pub const GATE: &str = "Examples:
   monolith bench -m synthetic --ids ids.json
 
 These lead from a model to a speed. The record goes into the measuring run's folder and its path
-to stdout; the exit code is 5 if a check fails. The context is the reference's. The engine is
-chosen once: one that cannot be loaded is an error, not replaced by another.";
+to stdout; the exit code is 5 if a check fails. A token may differ only at a near tie; where the
+reference's own f32 does not keep to that, what it says in f32 is right. The context is the
+reference's. The engine is chosen once: one that cannot be loaded is an error, not replaced by
+another.";
 
 /// `monolith bench`
 pub const BENCH: &str = "Examples:
@@ -121,7 +123,7 @@ predict what reading the bytes alone would take.";
 /// `monolith quality`
 pub const QUALITY: &str = "Examples:
   monolith quality -m data/tiny --candidate-format fp8
-  monolith quality --candidate-format fp8 --text wikitext-2-test.txt
+  monolith quality --candidate-format fp8 --text wikitext-2-test.txt --control control.json
   monolith quality --candidate qwen3-fp8.pack --text book.txt --limit-tokens 20000
 
 WikiText-2's test split, as others score it:
@@ -129,11 +131,17 @@ WikiText-2's test split, as others score it:
   rows = load(\"Salesforce/wikitext\", \"wikitext-2-raw-v1\", split=\"test\")[\"text\"]
   print(\"\\n\\n\".join(rows), end=\"\")' > wikitext-2-test.txt
 
+How far transformers' bf16 and f32 agree, which settles how tokens are compared:
+  monolith ids --prompts data/prompts/quality.jsonl -o ids.json
+  python3 tools/control.py --model CHECKPOINT --ids ids.json --out control.json
+
 The model in bf16 is the reference, and both are stepped over the same tokens: perplexity of the
 text, KL divergence of the next-token distributions, agreement of greedy tokens. It passes if the
-perplexity rises by at most 2% and 90% of the tokens agree; the exit code is 5 if not. The record
-goes into the measuring run's folder and its path to stdout. What is measured is kept after each
-window and prompt: the same command, after Ctrl-C, goes on from there.";
+perplexity rises by at most 2% and 90% of the tokens agree: of two engines left to themselves, or,
+where bf16 and f32 by the control do not agree that far, of the candidate fed the reference's
+tokens. The exit code is 5 if not. The record goes into the measuring run's folder and its path to
+stdout. What is measured is kept after each window and prompt: the same command, after Ctrl-C, goes
+on from there.";
 
 /// `monolith report`
 pub const REPORT: &str = "Examples:

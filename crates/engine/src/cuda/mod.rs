@@ -248,7 +248,7 @@ impl CudaEngine {
             blocks: self.info.blocks,
             position,
             patience: self.patience,
-            consumer_warps: (self.launch.block_dim.0 / 32) - 1 - u32::from(self.variant.xray),
+            consumer_warps: self.launch.block_dim.0 / 32 - self.variant.other_warps(),
         };
         fault::error_from(cause, fault::waits_from(&words, &producers), &producers, about)
     }

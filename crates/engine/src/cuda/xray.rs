@@ -77,7 +77,7 @@ fn block_from(bytes: &[u8], epoch: u32, producers: &Producers<'_>) -> Result<Blo
     Ok(BlockDump {
         sm: u16::try_from(header.sm_begin).map_err(|_| format!("SM {}", header.sm_begin))?,
         copies: copies_from(&loader, &clocks_from(parts.arrivals, begin), parts.lost)?,
-        consumer: consumer_from(&notes, producers)?,
+        consumer: consumer_from(&notes, producers, parts.lost)?,
         loader: ended(loader.into_iter().map(|(stamp, _)| stamp).collect()),
         anchors: parts.anchors.chunks_exact(16).map(anchor_from).collect(),
         lost: parts.lost,
@@ -149,9 +149,8 @@ fn anchor_from(bytes: &[u8]) -> Anchor {
     Anchor { clock: u64_at(bytes, 0), global_ns: u64_at(bytes, 8) }
 }
 
-/// Completes clocks from the 64 bits that the block began with. They are in order but for the end
-/// of a gather: another thread came to it, before the speaker asked perhaps. Where one lies before
-/// the one before it, that one counts.
+/// Completes clocks from the 64 bits that the block began with. They are in order; one that is not,
+/// since two lanes read them, counts as the one before it.
 struct Clocks {
     at: u64,
     is_first: bool,
@@ -207,6 +206,8 @@ fn loader_from(bytes: &[u8], begin: u64) -> Result<Vec<(Stamp, u32)>, String> {
         let (looked, issued, tag) = (u32_at(record, 0), u32_at(record, 4), u32_at(record, 8));
         let known =
             EventKind::from_id((tag & 0xf) as u8).zip(Phase::from_id((tag >> 4 & 0xf) as u8));
+        let known =
+            known.filter(|(kind, _)| matches!(kind, EventKind::Work | EventKind::Unrecorded));
         let (kind, phase) = known.ok_or_else(|| format!("copy {at} says {tag:#010x}"))?;
         let layer = tag >> 8 & 0xff;
         let layer = if layer == XRAY_NO_LAYER { NO_LAYER } else { layer as u16 };
@@ -310,7 +311,14 @@ fn product(number: usize, layers: usize) -> Option<(Place, Place)> {
     (layer < layers).then_some((from, (now, u16::try_from(layer).ok()?)))
 }
 
-fn consumer_from(notes: &[Note], producers: &Producers<'_>) -> Result<Vec<Stamp>, String> {
+/// The consumers' stamps. Where nothing was lost for want of room, the notes are all there: every
+/// product of the step, to the end. (A watcher that was a whole round of notes behind would have
+/// missed some.)
+fn consumer_from(
+    notes: &[Note],
+    producers: &Producers<'_>,
+    lost: u64,
+) -> Result<Vec<Stamp>, String> {
     let mut consumers = Consumers { producers, now: (Phase::Qkv, 0), product: 0 };
     let mut stamps: Vec<Stamp> = Vec::with_capacity(notes.len());
     for (at, &note) in notes.iter().enumerate() {
@@ -320,6 +328,12 @@ fn consumer_from(notes: &[Note], producers: &Producers<'_>) -> Result<Vec<Stamp>
             wait.producer = consumers.producer(note).unwrap_or(NO_BLOCK);
         }
         stamps.push(stamp);
+    }
+    let is_ended = stamps.last().is_some_and(|last| last.kind == EventKind::Unrecorded);
+    let products = 4 * producers.layers() as u32;
+    if lost == 0 && !(is_ended && consumers.product == products) {
+        let seen = consumers.product;
+        return Err(format!("its notes end after product {seen} of {products}: some are missing"));
     }
     Ok(ended(stamps))
 }
@@ -400,6 +414,8 @@ mod tests {
     }
 
     const BEGIN: u64 = (9 << 32) - 100;
+    /// Of Qwen3-0.6B after the first: four of each of 28 layers, and the LM head.
+    const PRODUCTS: u32 = 4 * 28;
 
     /// A block that waited for qkv, whose clock's low half wraps meanwhile.
     fn small() -> Buffers {
@@ -412,13 +428,15 @@ mod tests {
         for name in ["sm_begin", "sm_end"] {
             buffers.header(name, &5_u32.to_le_bytes());
         }
-        buffers.notes(&[
+        let mut notes = vec![
             (BEGIN - 30, Moment::Began, 0),
             (BEGIN + 50, Moment::AskedHeads, 3),
-            // Seen before the wait was noted, by another thread.
+            // Read before the one before it.
             (BEGIN + 40, Moment::Gathered, 1 + unit(Phase::Qkv, 3, 2060)),
-            (BEGIN + 400, Moment::Ended, 0),
-        ]);
+        ];
+        notes.extend((1..=PRODUCTS).map(|product| (BEGIN + 400, Moment::Asked, product)));
+        notes.push((BEGIN + 400, Moment::Ended, 0));
+        buffers.notes(&notes);
         let qkv = (Phase::Qkv as u32) << 4 | 3 << 8;
         let end = EventKind::Unrecorded as u32 | (Phase::LmHead as u32) << 4 | XRAY_NO_LAYER << 8;
         let clock = |after: u64| (BEGIN + after) as u32;
@@ -450,7 +468,8 @@ mod tests {
         let blocks = small().read().unwrap();
         let block = &blocks[0];
         let clocks: Vec<_> = block.consumer.iter().map(|stamp| stamp.clock + 30 - BEGIN).collect();
-        assert_eq!(clocks, [0, 80, 80, 430]);
+        assert_eq!(clocks[..4], [0, 80, 80, 430]);
+        assert_eq!(clocks.len(), 3 + PRODUCTS as usize + 1);
         assert_eq!(usize::from(block.consumer[1].producer), owner(Phase::Qkv, 2060));
         assert_eq!(block.consumer[2].producer, NO_BLOCK);
         assert_eq!((block.consumer[0].layer, block.consumer[2].layer), (NO_LAYER, 3));
@@ -507,8 +526,13 @@ mod tests {
         assert_eq!(seen.len(), Moment::ALL.len() - 1, "all but the one that is none");
         let mut buffers = small();
         let notes: Vec<_> = (0..).zip(told).map(|(at, row)| (BEGIN + at, row.0, row.1)).collect();
-        buffers.notes(&notes);
-        let stamps = &buffers.read().unwrap()[0].consumer;
+        // The products between the last one told and the end.
+        let between = (6..=PRODUCTS).map(|product| (BEGIN + 100, Moment::Asked, product));
+        let (told_before, end) = notes.split_at(notes.len() - 4);
+        let end = end.iter().map(|&(clock, moment, which)| (clock + 100, moment, which));
+        buffers.notes(&told_before.iter().copied().chain(between).chain(end).collect::<Vec<_>>());
+        let mut stamps = buffers.read().unwrap()[0].consumer.clone();
+        stamps.drain(told.len() - 4..stamps.len() - 4);
         assert_eq!(stamps.len(), told.len());
         for (stamp, (moment, which, kind, place, producer)) in stamps.iter().zip(told) {
             let said = format!("{moment:?} {which}: {stamp:?}");
@@ -558,6 +582,11 @@ mod tests {
             let said = refused(&|buffers| buffers.words(CONSUMER_AT + 8, &[0, word]));
             assert!(said.contains(&format!("note 1 says {word:#010x}")), "{said}");
         }
+        // Notes that end before the step does, or in its midst.
+        let said = refused(&|buffers| buffers.header("consumer", &5_u32.to_le_bytes()));
+        assert!(said.contains("its notes end after product 2 of 112: some are missing"), "{said}");
+        let said = refused(&|buffers| buffers.words(CONSUMER_AT + 8 * 3, &[0, 13]));
+        assert!(said.contains("note 4 says"), "{said}");
         let said = refused(&|buffers| buffers.header("arrivals", &0_u32.to_le_bytes()));
         assert!(said.contains("1 copies were issued, and 0 arrived"), "{said}");
     }

@@ -6,12 +6,11 @@ use super::{QualityOptions, SCORED_MIN};
 use serde::{Deserialize, Serialize};
 
 /// Which comparison of greedy tokens is the gated one. Both are measured.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum AgreementRule {
     /// Both engines decode by themselves; a token agrees if both say it at the same place. After
     /// a divergence the texts are different ones, so one near tie may cost a whole prompt.
-    #[default]
     Greedy,
     /// The candidate is fed the reference's tokens, so that every place is compared after the
     /// same text: how often the argmax agrees.

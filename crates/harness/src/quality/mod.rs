@@ -86,6 +86,9 @@ pub struct Measured {
     pub prompts: PromptsId,
     /// How it is measured.
     pub options: QualityOptions,
+    /// Hash of the reference's weights' values, where a control is to be of the same.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tensors_sha256: Option<String>,
 }
 
 /// Which text is scored.
@@ -252,7 +255,7 @@ fn failures(record: &QualityRecord) -> Vec<String> {
         all.push("agreement: the comparison is not the one that the control settles".into());
     }
     if let Some(control) = &record.control {
-        all.extend(control.failures(&record.measured.prompts.ids_sha256, options.new));
+        all.extend(control.failures(&record.measured, record.numbers.prompts.len()));
     }
     all
 }

@@ -64,6 +64,7 @@ impl Job {
                 ids_sha256: prompts.ids_sha256(),
             },
             options,
+            tensors_sha256: None,
         };
         Ok(Job { measured, text: text.ids, prompts: prompts.ids, control: None })
     }

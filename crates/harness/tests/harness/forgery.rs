@@ -3,6 +3,7 @@
 use crate::{record, reference};
 use monolith_harness::gate::{Divergence, GateRecord, Rule, refusals, refusals_in};
 use monolith_harness::identity::Subject;
+use monolith_harness::reference::OwnDivergences;
 use serde_json::Value;
 
 fn prompt_ids() -> &'static str {
@@ -56,8 +57,12 @@ fn no_value_can_be_edited() {
 /// A forgery, and what must be said about it.
 type Forgery = (&'static str, fn(&mut GateRecord));
 
+fn own(positions: usize, all: usize, beyond_tolerance: usize) -> Option<OwnDivergences> {
+    Some(OwnDivergences { positions, all, beyond_tolerance })
+}
+
 /// Failing numbers under `passed: true`, sealed as if they were right.
-const NUMBERS: [Forgery; 29] = [
+const NUMBERS: [Forgery; 34] = [
     ("weights:", |r| r.checks.weights.tensors_sha256.clear()),
     ("weights:", |r| r.reference.tensors_sha256.clear()),
     ("tolerance", |r| r.reference.tolerance *= 2.0),
@@ -69,6 +74,14 @@ const NUMBERS: [Forgery; 29] = [
     ("tokens:", |r| r.checks.tokens.exempt -= 1),
     ("tokens:", |r| r.checks.tokens.as_f32 += 1),
     ("tokens:", |r| r.checks.tokens.rule = Rule::F32Settles),
+    ("the rule is not", |r| r.reference.own = own(5120, 5120, 1)),
+    ("the rule is not", |r| {
+        r.reference.own = None;
+        r.checks.tokens.rule = Rule::F32Settles;
+    }),
+    ("contradict", |r| r.reference.own = own(5119, 50, 0)),
+    ("contradict", |r| r.reference.own = own(5120, 0, 0)),
+    ("contradict", |r| r.reference.own = own(0, 1, 0)),
     ("tokens:", |r| r.checks.tokens.prompts = 19),
     ("tokens:", |r| r.checks.tokens.new = 255),
     ("excused", exempt_everything),

@@ -124,6 +124,7 @@ pub fn job(tokens: usize, prompts: usize, options: QualityOptions) -> Job {
             ids_sha256: ids_sha256(&prompts),
         },
         options,
+        tensors_sha256: Some("tensors".into()),
     };
     Job { measured, text, prompts, control: None }
 }

@@ -107,7 +107,7 @@ fn control(of: &QualityRecord, same: usize) -> Control {
     Control {
         sha256: String::new(),
         engine: "transformers".into(),
-        tensors_sha256: String::new(),
+        tensors_sha256: "tensors".into(),
         prompt_ids_sha256: of.measured.prompts.ids_sha256.clone(),
         agreement: Agreement::of(&prompts, 64),
         prompts,
@@ -134,17 +134,32 @@ fn the_control_settles_which_comparison_decides() {
         assert_eq!(judged.quality_passed, rule == AgreementRule::Forced, "{:?}", judged.failures);
         assert_eq!(forgery(&judged), None);
     }
-    let forgeries: [fn(&mut QualityRecord); 4] = [
-        |r| r.control = None,
-        |r| r.control.as_mut().unwrap().agreement.greedy = 0.95,
-        |r| r.control.as_mut().unwrap().prompts[0].greedy = 65,
-        |r| r.control.as_mut().unwrap().prompt_ids_sha256.push('0'),
+    type Forge = fn(&mut Control);
+    let forgeries: [(&str, Forge); 8] = [
+        ("not what its prompts sum to", |c| c.agreement.greedy = 0.95),
+        ("numbers cannot be", |c| c.prompts[0].greedy = 65),
+        ("numbers cannot be", |c| c.prompts[0].forced = 65),
+        ("other prompts", |c| c.prompt_ids_sha256.push('0')),
+        ("other weights", |c| c.tensors_sha256.push('0')),
+        ("another number of prompts", |c| c.prompts.truncate(99)),
+        ("another number of prompts", |c| c.prompts.clear()),
+        ("for any comparison", |c| c.prompts.iter_mut().for_each(|p| p.forced = 57)),
     ];
-    for (index, forge) in forgeries.iter().enumerate() {
+    for (index, (said, forge)) in forgeries.iter().enumerate() {
         let mut forged = judged(Some(57));
-        forge(&mut forged);
-        assert!(forgery(&forged.sealed()).is_some(), "{index}");
+        let control = forged.control.as_mut().unwrap();
+        forge(control);
+        if index > 0 {
+            control.agreement = Agreement::of(&control.prompts, 64);
+        }
+        let forged = forged.sealed();
+        assert!(forgery(&forged).is_some(), "{index} {said}");
+        let reasons = record_refusals(&forged);
+        assert!(reasons.iter().any(|reason| reason.contains(said)), "{index} {said}: {reasons:?}");
     }
+    let mut forged = judged(Some(57));
+    forged.control = None;
+    assert!(forgery(&forged.sealed()).is_some(), "without its control");
 }
 
 #[test]
@@ -180,9 +195,9 @@ fn a_speed_stands_beside_its_own_quality() {
     of_row.measured.reference.build = row.build.clone();
     let mut of_others = of_row.clone();
     of_others.measured.candidate.blocks += 1;
-    folder.add_quality(&of_others.sealed()).unwrap();
+    folder.add_quality(&of_others.sealed(), None).unwrap();
     assert!(!render(results.path()).unwrap().contains(" quality |"));
-    folder.add_quality(&of_row.sealed()).unwrap();
+    folder.add_quality(&of_row.sealed(), None).unwrap();
     let text = render(results.path()).unwrap();
     assert!(text.contains(" gate | quality |"), "{text}");
     assert!(text.contains("| passed | passed: +") && text.contains("%, 100.0% agree |"), "{text}");
@@ -192,7 +207,7 @@ fn a_speed_stands_beside_its_own_quality() {
 fn reports_show_what_is_believed() {
     let results = tempfile::tempdir().unwrap();
     let folder = RunFolder::open(results.path(), &environment()).unwrap();
-    folder.add_quality(&record()).unwrap();
+    folder.add_quality(&record(), None).unwrap();
     let mut failed = record();
     failed.numbers.agreement.greedy = 0.0;
     failed.numbers.prompts.iter_mut().for_each(|prompt| (prompt.greedy, prompt.prefix) = (0, 0));
@@ -204,16 +219,16 @@ fn reports_show_what_is_believed() {
         ..numbers
     };
     failed.measured.candidate.weights_sha256 = "failing".into();
-    folder.add_quality(&QualityRecord::new(failed.measured, None, numbers)).unwrap();
+    folder.add_quality(&QualityRecord::new(failed.measured, None, numbers), None).unwrap();
     let mut forged = record();
     forged.numbers.perplexity.candidate = 1.2345;
     forged.measured.candidate.weights_sha256 = "forged".into();
-    folder.add_quality(&forged.sealed()).unwrap();
+    folder.add_quality(&forged.sealed(), None).unwrap();
     let mut elsewhere = record();
     elsewhere.measured.candidate.run_id = "elsewhere".into();
     elsewhere.measured.reference.run_id = "elsewhere".into();
     elsewhere.measured.candidate.weights_sha256 = "elsewhere".into();
-    folder.add_quality(&elsewhere.sealed()).unwrap();
+    folder.add_quality(&elsewhere.sealed(), None).unwrap();
     for text in [render(results.path()).unwrap(), {
         std::fs::read_to_string(folder.path.join("README.md")).unwrap()
     }] {

@@ -7,7 +7,7 @@ use crate::source;
 use crate::text_out::{put, say};
 use comfy_table::{Table, presets::NOTHING};
 use monolith_harness::LoadError;
-use monolith_harness::gate::{self, Checks, GateOptions, GateRecord};
+use monolith_harness::gate::{self, Checks, GateOptions, GateRecord, Rule};
 use monolith_harness::record::RunFolder;
 use monolith_harness::reference::Reference;
 
@@ -56,7 +56,24 @@ fn table(record: &GateRecord) -> String {
         table.add_row([name, if failed { "FAILED" } else { "passed" }, &numbers]);
     }
     let lines = table.to_string();
-    lines.lines().map(str::trim_end).collect::<Vec<_>>().join("\n")
+    let lines: Vec<&str> = lines.lines().map(str::trim_end).collect();
+    format!("{}\n{}", lines.join("\n"), settled(record))
+}
+
+/// By which rule tokens were judged, and why.
+fn settled(record: &GateRecord) -> String {
+    let rule = match record.checks.tokens.rule {
+        Rule::Margin => "a token may differ only below the margin's tolerance",
+        Rule::F32Settles => "what the reference says in f32 needs no excuse",
+    };
+    let own = record.reference.own.map_or_else(String::new, |own| {
+        format!(
+            ": its own f32 says another token than its bf16 at {} of {} positions, {} of them \
+             beyond the tolerance",
+            own.all, own.positions, own.beyond_tolerance
+        )
+    });
+    format!("the reference settles the rule, {rule}{own}")
 }
 
 fn numbers(checks: &Checks, tolerance: f64) -> [(&'static str, String); 8] {

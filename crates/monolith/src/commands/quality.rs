@@ -17,7 +17,7 @@ use monolith_harness::quality::{
 use monolith_harness::record::RunFolder;
 use monolith_model::Config;
 use monolith_pack::{Formats, Pack};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -58,24 +58,26 @@ pub fn run(args: &QualityArgs) -> Result<(), Exit> {
         model.pack(Some(Formats::BF16))?,
         other.as_ref().unwrap_or(&model).pack(args.candidate_format)?,
     ];
+    let control = control(args, &packs[0], &prompts.ids)?;
     let mut reference = Side::load(&reference_options, &packs[0], room, &setup)?;
     let mut candidate = Side::load(&setup.options, &packs[1], room, &setup)?;
     let subjects = [reference.subject, candidate.subject];
     let job = Job::new([&packs[0], &packs[1]], subjects, text, prompts, options);
     let mut job = job.or_exit(Code::Usage)?;
-    job.control = control(args, &packs[0], &job)?;
+    job.measured.tensors_sha256 = control.as_ref().map(|control| control.tensors_sha256.clone());
+    job.control = control;
     let mut pair =
         Pair { reference: reference.engine.as_mut(), candidate: candidate.engine.as_mut() };
     job.check(&pair).or_exit(Code::Usage)?;
     let folder = RunFolder::open(&args.results.results, &setup.environment).map_err(exit_of)?;
     interrupt::catch();
     let record = quality::run(&mut pair, &job, &folder.path, &mut progress());
-    finish(&folder, &record.map_err(exit_of)?)
+    finish(&folder, &record.map_err(exit_of)?, args.control.as_deref())
 }
 
 /// Keeps and shows what was found.
-fn finish(folder: &RunFolder, record: &QualityRecord) -> Result<(), Exit> {
-    folder.add_quality(record).map_err(exit_of)?;
+fn finish(folder: &RunFolder, record: &QualityRecord, control: Option<&Path>) -> Result<(), Exit> {
+    folder.add_quality(record, control).map_err(exit_of)?;
     folder.add_command(&command(), &[version()]).map_err(exit_of)?;
     say(&table(record));
     put(&format!("{}\n", folder.path.join(record.file_name()).display()))?;
@@ -139,11 +141,10 @@ fn check_room(room: usize, config: &Config) -> Result<(), Exit> {
 }
 
 /// What is known of bf16 against f32, of the reference's own weights.
-fn control(args: &QualityArgs, pack: &Pack, job: &Job) -> Result<Option<Control>, Exit> {
+fn control(args: &QualityArgs, pack: &Pack, prompts: &[Vec<u32>]) -> Result<Option<Control>, Exit> {
     let read = |path: &PathBuf| {
         let tensors_sha256 = &tensors_sha256(pack);
-        let (prompts, new) = (job.prompts.as_slice(), job.measured.options.new);
-        Control::read(path, Wanted { tensors_sha256, prompts, new }).map_err(exit_of)
+        Control::read(path, Wanted { tensors_sha256, prompts, new: args.new }).map_err(exit_of)
     };
     args.control.as_ref().map(read).transpose()
 }
@@ -181,7 +182,10 @@ fn table(record: &QualityRecord) -> String {
 fn settled(record: &QualityRecord) -> String {
     let rule = record.thresholds.agreement.name();
     match &record.control {
-        None => format!("of the agreements {rule} decides: there is no --control"),
+        None => format!(
+            "of the agreements {rule} decides: there is no --control (`monolith quality --help` \
+             tells how to make one)"
+        ),
         Some(control) => format!(
             "of the agreements {rule} decides: nothing quantized, bf16 and f32 agree in {} left to \
              themselves, and in {} after the same text ({})",
