@@ -61,6 +61,16 @@ fn a_speed_needs_a_gate_and_keeps_needing_it() {
     assert_eq!(gated.stderr.matches(" passed ").count(), 8, "{}", gated.stderr);
     let record = place.path(gated.stdout.trim_end());
     assert_eq!(record.parent(), Some(&*run_folder(&place)));
+    let rule =
+        "the reference settles the rule, a token may differ only below the margin's tolerance";
+    assert!(gated.stderr.contains(rule), "{}", gated.stderr);
+    // What it was judged by lies beside it, under the hash that the record has.
+    let judged: serde_json::Value =
+        serde_json::from_slice(&std::fs::read(&record).unwrap()).unwrap();
+    let sha256 = judged["reference"]["sha256"].as_str().unwrap();
+    let kept = run_folder(&place).join(format!("reference-{}.json", &sha256[..8]));
+    let said = std::fs::read(Path::new(&reference()).join("reference.json")).unwrap();
+    assert_eq!(std::fs::read(kept).unwrap(), said);
 
     let measured = bench(&place, &["-o", "jsonl", "--energy", "0.1"]);
     assert_eq!(measured.code, 0, "{}", measured.stderr);

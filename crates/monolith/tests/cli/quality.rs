@@ -82,6 +82,10 @@ fn too_little_is_measured_kept_and_does_not_pass() {
     assert_eq!(record["thresholds"]["perplexity_rise_max"], 0.02);
     assert_eq!(record["thresholds"]["agreement_min"], 0.9);
     assert_eq!(record["thresholds"]["agreement"], "forced");
+    let sha256 = record["control"]["sha256"].as_str().unwrap();
+    let kept = run_folder(&place).join(format!("control-{}.json", &sha256[..8]));
+    let said = std::fs::read(place.path("control.json")).unwrap();
+    assert_eq!(std::fs::read(kept).unwrap(), said);
     assert_eq!(record["measured"]["text"]["name"], "text.txt");
     assert_eq!(record["measured"]["options"]["stride"], 32);
     let numbers = &record["numbers"];
