@@ -26,8 +26,9 @@ from reference import (
     generate,
     load,
     lowest_argmax,
+    prompt_ids_sha256,
+    read_prompts,
     sequences,
-    sha256,
     tensors_sha256,
 )
 
@@ -52,8 +53,7 @@ def same(one, other):
 def main():
     arguments = parse_arguments()
     device, new, began = arguments.device, arguments.new, time.monotonic()
-    said = json.loads(Path(arguments.ids).read_text())
-    prompts = said["ids"] if isinstance(said, dict) else said
+    prompts = read_prompts(arguments.ids)
     exact_float32()
     model = load(arguments.model, torch.bfloat16, device)
     tied = model.config.tie_word_embeddings
@@ -73,7 +73,7 @@ def main():
         "transformers": transformers.__version__,
         "device": device_name(device),
         "tensors_sha256": tensors_sha256(arguments.model, tied),
-        "prompt_ids_sha256": sha256(json.dumps(prompts, separators=(",", ":")).encode()),
+        "prompt_ids_sha256": prompt_ids_sha256(prompts),
         "new": new,
         "bf16": bf16,
         "f32": f32,

@@ -166,6 +166,16 @@ def sha256(data):
     return hashlib.sha256(data).hexdigest()
 
 
+def read_prompts(path):
+    """The prompts' ids, from what `monolith ids` writes or from bare lists."""
+    said = json.loads(Path(path).read_text())
+    return said["ids"] if isinstance(said, dict) else said
+
+
+def prompt_ids_sha256(prompts):
+    return sha256(json.dumps(prompts, separators=(",", ":")).encode())
+
+
 def sha256_of_file(path):
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
@@ -244,8 +254,7 @@ def device_name(device):
 def main():
     arguments = parse_arguments()
     device, began = arguments.device, time.monotonic()
-    said = json.loads(Path(arguments.ids).read_text())
-    prompts = said["ids"] if isinstance(said, dict) else said
+    prompts = read_prompts(arguments.ids)
     exact_float32()
     model = load(arguments.model, torch.bfloat16, device)
     config = model.config
@@ -289,7 +298,7 @@ def main():
             path.name: sha256_of_file(path)
             for path in sorted(Path(arguments.model).glob("model*.safetensors"))
         },
-        "prompt_ids_sha256": sha256(json.dumps(prompts, separators=(",", ":")).encode()),
+        "prompt_ids_sha256": prompt_ids_sha256(prompts),
         "logits_sha256": sha256_of_file(out / "reference.safetensors"),
         "vocab": config.vocab_size,
         "new": arguments.new,

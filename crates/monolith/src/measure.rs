@@ -6,6 +6,7 @@ use crate::exit::{Code, Exit};
 use crate::interrupt;
 use crate::text_out::{check_writable, say};
 use anyhow::Context;
+use comfy_table::{Table, presets::NOTHING};
 use monolith_engine::{EngineError, cpu};
 use monolith_harness::HarnessError;
 use monolith_harness::environment::{Environment, Probe, Target};
@@ -54,6 +55,24 @@ impl Setup {
         };
         Ok(folders.into_iter().find(is_own))
     }
+}
+
+/// What a record's checks or measures found, a line each: name, verdict, numbers. A failure begins
+/// with the name of what failed.
+pub fn verdicts(
+    what: &str,
+    rows: impl IntoIterator<Item = (&'static str, String)>,
+    failures: &[String],
+) -> String {
+    let mut table = Table::new();
+    table.load_style(NOTHING).set_header([what, "result", "numbers"]);
+    for (name, numbers) in rows {
+        let own = format!("{name}: ");
+        let failed = failures.iter().any(|failure| failure.starts_with(&own));
+        table.add_row([name, if failed { "FAILED" } else { "passed" }, &numbers]);
+    }
+    let lines = table.to_string();
+    lines.lines().map(str::trim_end).collect::<Vec<_>>().join("\n")
 }
 
 /// NVML counts every GPU, CUDA those that `CUDA_VISIBLE_DEVICES` leaves.

@@ -54,7 +54,7 @@ impl Producers<'_> {
     }
 
     /// The owner of a value of a layer phase's output.
-    pub(super) fn of_value(&self, phase: Phase, index: usize) -> usize {
+    fn of_value(&self, phase: Phase, index: usize) -> usize {
         if phase != Phase::Attention {
             return self.plan.owner(phase, index);
         }
@@ -68,7 +68,7 @@ impl Producers<'_> {
     }
 
     /// The owner of what one split has of one query head, counted head by head.
-    pub(super) fn of_partial(&self, slot: usize) -> usize {
+    fn of_partial(&self, slot: usize) -> usize {
         let (head, split) = (slot / self.splits(), slot % self.splits());
         let unit = split * self.config.kv_heads + head / self.config.group_heads();
         unit % self.blocks

@@ -227,7 +227,8 @@ type Place = (Phase, u16);
 /// Makes stamps of the consumers' notes: where they are, and what they wait for.
 struct Consumers<'a> {
     producers: &'a Producers<'a>,
-    /// The phase that they are at, or go on with after the gather.
+    /// The phase that they are at, or go on with after the gather: the first is qkv, of which there
+    /// is nothing to ask for.
     now: Place,
     /// The last product that was asked for. All follow one another: a note that is missing, because
     /// the watcher was a whole round of notes behind, would show.
@@ -240,49 +241,43 @@ impl Consumers<'_> {
         let which = note.which();
         let layers = self.producers.layers();
         let layer = u16::try_from(which).ok().filter(|&layer| usize::from(layer) < layers);
-        let mut of = None;
-        let kind = match note.moment()? {
+        let (kind, (phase, layer)) = match note.moment()? {
             Moment::None => return None,
-            Moment::Began => {
-                self.now = (Phase::Qkv, 0);
-                of = Some((Phase::Embed, NO_LAYER));
-                EventKind::Work
-            }
-            Moment::Entered => {
-                self.now = (Phase::Attention, layer?);
-                EventKind::Work
-            }
+            Moment::Began => (EventKind::Work, (Phase::Embed, NO_LAYER)),
+            Moment::Entered => self.works_at((Phase::Attention, layer?)),
             Moment::Asked => {
                 let (from, now) = product(which as usize, layers)?;
                 if which != self.product + 1 {
                     return None;
                 }
-                (self.now, self.product) = (now, which);
-                of = Some(from);
-                EventKind::WaitExchange
+                self.product = which;
+                self.waits_for(from, now)
             }
-            Moment::AskedHeads => self.waits(&mut of, (Phase::Qkv, layer?), Phase::Attention),
+            Moment::AskedHeads => self.waits_for((Phase::Qkv, layer?), (Phase::Attention, layer?)),
             Moment::AskedPartials => {
-                self.waits(&mut of, (Phase::Attention, layer?), Phase::Attention)
+                self.waits_for((Phase::Attention, layer?), (Phase::Attention, layer?))
             }
-            Moment::AskedLogits => self.waits(&mut of, (Phase::LmHead, NO_LAYER), Phase::Argmax),
-            Moment::Argmax => {
-                self.now = (Phase::Argmax, NO_LAYER);
-                EventKind::Work
+            Moment::AskedLogits => {
+                self.waits_for((Phase::LmHead, NO_LAYER), (Phase::Argmax, NO_LAYER))
             }
-            Moment::Multiplied => EventKind::WaitBarrier,
-            Moment::Starved => EventKind::WaitRingFull,
-            Moment::Gathered | Moment::Summed | Moment::Fed => EventKind::Work,
-            Moment::Ended => EventKind::Unrecorded,
+            Moment::Argmax => self.works_at((Phase::Argmax, NO_LAYER)),
+            Moment::Multiplied => (EventKind::WaitBarrier, self.now),
+            Moment::Starved => (EventKind::WaitRingFull, self.now),
+            Moment::Gathered | Moment::Summed | Moment::Fed => (EventKind::Work, self.now),
+            Moment::Ended => (EventKind::Unrecorded, self.now),
         };
-        let (phase, layer) = of.unwrap_or(self.now);
         Some(Stamp { clock: note.clock, kind, phase, layer, producer: NO_BLOCK })
     }
 
-    fn waits(&mut self, of: &mut Option<Place>, from: Place, now: Phase) -> EventKind {
-        self.now = (now, from.1);
-        *of = Some(from);
-        EventKind::WaitExchange
+    fn works_at(&mut self, now: Place) -> (EventKind, Place) {
+        self.now = now;
+        (EventKind::Work, now)
+    }
+
+    /// A wait for what `from` gave, after which they are at `now`.
+    fn waits_for(&mut self, from: Place, now: Place) -> (EventKind, Place) {
+        self.now = now;
+        (EventKind::WaitExchange, from)
     }
 
     /// Whose value came last, of the gather that this note ends.

@@ -206,9 +206,7 @@ impl TokensCheck {
             ),
         ])
     }
-}
 
-impl TokensCheck {
     /// Whether the reference can differ from itself so often: where the engine differs, it is known
     /// whether the reference does, too.
     fn fits(&self, own: &OwnDivergences, tolerance: f64) -> bool {

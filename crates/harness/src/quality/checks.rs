@@ -84,6 +84,16 @@ pub struct PromptScore {
     pub forced: usize,
 }
 
+/// Places with the same token.
+pub(super) fn same(own: &[u32], other: &[u32]) -> usize {
+    own.iter().zip(other).filter(|(a, b)| a == b).count()
+}
+
+/// Places before the first with different tokens.
+pub(super) fn prefix(own: &[u32], other: &[u32]) -> usize {
+    own.iter().zip(other).take_while(|(a, b)| a == b).count()
+}
+
 /// How well the text is predicted.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Perplexity {

@@ -2,6 +2,7 @@
 //! settles which comparison of greedy tokens the gate can be: one that bf16 itself does not pass
 //! against f32 says nothing of a weight format.
 
+use super::checks::{prefix, same};
 use super::{AGREEMENT_MIN, Agreement, AgreementRule, Measured, PromptScore};
 use crate::HarnessError;
 use crate::identity::{ids_sha256, sha256_hex};
@@ -154,11 +155,10 @@ impl File {
     }
 
     fn scores(&self) -> Vec<PromptScore> {
-        let same = |a: &[u32], b: &[u32]| a.iter().zip(b).filter(|(a, b)| a == b).count();
         let lists = self.bf16.iter().zip(&self.f32).zip(&self.f32_fed);
         let score = |((bf16, own), fed): ((&Vec<u32>, &Vec<u32>), &Vec<u32>)| PromptScore {
             greedy: same(bf16, own),
-            prefix: bf16.iter().zip(own).take_while(|(a, b)| a == b).count(),
+            prefix: prefix(bf16, own),
             forced: same(bf16, fed),
         };
         lists.map(score).collect()

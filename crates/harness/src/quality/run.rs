@@ -1,5 +1,6 @@
 //! The measurement: two engines over the same tokens.
 
+use super::checks::{prefix, same};
 use super::distributions::{Logits, compare};
 use super::state::State;
 use super::windows::{Window, fits, is_chosen, windows};
@@ -67,6 +68,14 @@ impl Job {
             tensors_sha256: None,
         };
         Ok(Job { measured, text: text.ids, prompts: prompts.ids, control: None })
+    }
+
+    /// The same job, judged by a control of the same weights and prompts.
+    #[must_use]
+    pub fn judged_by(mut self, control: Control) -> Job {
+        self.measured.tensors_sha256 = Some(control.tensors_sha256.clone());
+        self.control = Some(control);
+        self
     }
 
     fn windows(&self) -> Vec<Window> {
@@ -269,8 +278,7 @@ fn agreement(pair: &mut Pair, prompt: &[u32], new: usize) -> Result<PromptScore,
     for (index, &token) in said[..new - 1].iter().enumerate() {
         forced.push(candidate.step(token, prompt.len() + index)?);
     }
-    let same = |own: &[u32], other: &[u32]| own.iter().zip(other).filter(|(a, b)| a == b).count();
-    let prefix = said.iter().zip(&forced).take_while(|(a, b)| a == b).count();
+    let prefix = prefix(&said, &forced);
     let mut score = PromptScore { greedy: prefix, prefix, forced: same(&said, &forced) };
     if prefix < new {
         // Up to here the candidate by itself had said the same; from here it goes its own way.

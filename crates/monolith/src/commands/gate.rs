@@ -2,10 +2,9 @@
 
 use crate::args::GateArgs;
 use crate::exit::{Code, Exit};
-use crate::measure::{Setup, command, exit_of, prepare, tell, version};
+use crate::measure::{Setup, command, exit_of, prepare, tell, verdicts, version};
 use crate::source;
 use crate::text_out::{put, say};
-use comfy_table::{Table, presets::NOTHING};
 use monolith_harness::LoadError;
 use monolith_harness::gate::{self, Checks, GateOptions, GateRecord, Rule};
 use monolith_harness::record::RunFolder;
@@ -46,18 +45,10 @@ pub fn run(args: &GateArgs) -> Result<(), Exit> {
     Err(Exit::message(Code::Gate, what))
 }
 
-/// The checks with their numbers.
+/// The checks with their numbers, and the rule.
 fn table(record: &GateRecord) -> String {
-    let mut table = Table::new();
-    table.load_style(NOTHING).set_header(["check", "result", "numbers"]);
-    for (name, numbers) in numbers(&record.checks, record.reference.tolerance) {
-        let own = format!("{name}: ");
-        let failed = record.failures.iter().any(|failure| failure.starts_with(&own));
-        table.add_row([name, if failed { "FAILED" } else { "passed" }, &numbers]);
-    }
-    let lines = table.to_string();
-    let lines: Vec<&str> = lines.lines().map(str::trim_end).collect();
-    format!("{}\n{}", lines.join("\n"), settled(record))
+    let rows = numbers(&record.checks, record.reference.tolerance);
+    format!("{}\n{}", verdicts("check", rows, &record.failures), settled(record))
 }
 
 /// By which rule tokens were judged, and why.

@@ -4,10 +4,9 @@ use crate::args::{EngineArgs, EngineChoice, QualityArgs};
 use crate::engine::{self, Options};
 use crate::exit::{Code, Exit, OrExit};
 use crate::interrupt;
-use crate::measure::{Setup, command, exit_of, prepare, version};
+use crate::measure::{Setup, command, exit_of, prepare, verdicts, version};
 use crate::source::{self, Model};
 use crate::text_out::{put, say};
-use comfy_table::{Table, presets::NOTHING};
 use monolith_engine::Engine;
 use monolith_harness::identity::{Subject, tensors_sha256};
 use monolith_harness::prompts::prompt_ids;
@@ -63,9 +62,11 @@ pub fn run(args: &QualityArgs) -> Result<(), Exit> {
     let mut candidate = Side::load(&setup.options, &packs[1], room, &setup)?;
     let subjects = [reference.subject, candidate.subject];
     let job = Job::new([&packs[0], &packs[1]], subjects, text, prompts, options);
-    let mut job = job.or_exit(Code::Usage)?;
-    job.measured.tensors_sha256 = control.as_ref().map(|control| control.tensors_sha256.clone());
-    job.control = control;
+    let job = job.or_exit(Code::Usage)?;
+    let job = match control {
+        Some(control) => job.judged_by(control),
+        None => job,
+    };
     let mut pair =
         Pair { reference: reference.engine.as_mut(), candidate: candidate.engine.as_mut() };
     job.check(&pair).or_exit(Code::Usage)?;
@@ -164,18 +165,10 @@ fn progress() -> impl FnMut(&str) {
     }
 }
 
-/// The measurements with their numbers.
+/// The measurements with their numbers, and the rule.
 fn table(record: &QualityRecord) -> String {
-    let mut table = Table::new();
-    table.load_style(NOTHING).set_header(["measure", "result", "numbers"]);
-    for (name, numbers) in numbers(&record.numbers) {
-        let own = format!("{name}: ");
-        let failed = record.failures.iter().any(|failure| failure.starts_with(&own));
-        table.add_row([name, if failed { "FAILED" } else { "passed" }, &numbers]);
-    }
-    let lines = table.to_string();
-    let lines: Vec<&str> = lines.lines().map(str::trim_end).collect();
-    format!("{}\n{}", lines.join("\n"), settled(record))
+    let rows = numbers(&record.numbers);
+    format!("{}\n{}", verdicts("measure", rows, &record.failures), settled(record))
 }
 
 /// Which comparison of greedy tokens decides, and why.
