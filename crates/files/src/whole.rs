@@ -1,0 +1,280 @@
+//! Files and folders that appear whole or not at all.
+
+use crate::temporary::{PREFIX, RANDOM, SUFFIX, hold, remove_stale};
+use crate::{Error, folder_of};
+use std::fs::File;
+use std::io::{self, ErrorKind, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+use tempfile::{Builder, NamedTempFile, TempDir};
+
+/// Writes a file whole or not at all, and does not return before it is on the disk.
+///
+/// # Errors
+/// A folder that cannot be written to, or a full disk. An earlier file of this name is then as it
+/// was.
+pub fn write_whole(path: &Path, bytes: &[u8]) -> Result<(), Error> {
+    let mut file = WholeFile::create(path)?;
+    file.write_all(bytes).map_err(Error::of(path))?;
+    file.commit()
+}
+
+/// A file on its way to its name. It gets the name by [`WholeFile::commit`]; dropped before, it
+/// leaves nothing.
+///
+/// Writes are not buffered.
+#[derive(Debug)]
+pub struct WholeFile {
+    path: PathBuf,
+    temporary: NamedTempFile,
+}
+
+impl WholeFile {
+    /// Begins a file. Its permissions are what the umask leaves of read and write for all.
+    ///
+    /// # Errors
+    /// A folder that is missing or cannot be written to.
+    pub fn create(path: &Path) -> Result<WholeFile, Error> {
+        let folder = folder_of(path);
+        remove_stale(folder);
+        let create = || {
+            loop {
+                let temporary = with_mode(&mut Builder::new(), 0o666).tempfile_in(folder)?;
+                if hold(temporary.as_file(), temporary.path())? {
+                    return Ok(temporary);
+                }
+            }
+        };
+        let temporary = create().map_err(Error::of(path))?;
+        Ok(WholeFile { path: path.to_owned(), temporary })
+    }
+
+    /// The open file, for callers that write at offsets.
+    pub fn file(&self) -> &File {
+        self.temporary.as_file()
+    }
+
+    /// Where the bytes are until [`WholeFile::commit`], for callers that hand a path to a library.
+    pub fn temporary_path(&self) -> &Path {
+        self.temporary.path()
+    }
+
+    /// Gives the file its name. File and name are on the disk when this returns. A link of this
+    /// name is replaced, not followed.
+    ///
+    /// # Errors
+    /// A full disk, or a folder of this name.
+    pub fn commit(self) -> Result<(), Error> {
+        let WholeFile { path, temporary } = self;
+        let commit = || {
+            temporary.as_file().sync_all()?;
+            temporary.persist(&path).map_err(|error| error.error)?;
+            sync_folder(folder_of(&path))
+        };
+        commit().map_err(Error::of(&path))
+    }
+}
+
+impl Write for WholeFile {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.temporary.as_file_mut().write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.temporary.as_file_mut().flush()
+    }
+}
+
+impl Seek for WholeFile {
+    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
+        self.temporary.as_file_mut().seek(to)
+    }
+}
+
+/// A folder on its way to its name; dropped before [`WholeFolder::commit`], it leaves nothing.
+#[derive(Debug)]
+pub struct WholeFolder {
+    path: PathBuf,
+    temporary: TempDir,
+    /// Held as long as the folder is temporary.
+    lock: File,
+}
+
+impl WholeFolder {
+    /// Begins a folder, beside where it is to be.
+    ///
+    /// # Errors
+    /// A file or a folder that is not empty has the name, or the parent cannot be written to.
+    pub fn create(path: &Path) -> Result<WholeFolder, Error> {
+        let occupied = || io::Error::new(ErrorKind::AlreadyExists, "it exists and is not empty");
+        let entries = std::fs::read_dir(path).map(|mut entries| entries.next().is_some());
+        if entries.unwrap_or_else(|_| path.symlink_metadata().is_ok()) {
+            return Err(Error::of(path)(occupied()));
+        }
+        let parent = folder_of(path);
+        remove_stale(parent);
+        let create = || {
+            loop {
+                let temporary = with_mode(&mut Builder::new(), 0o777).tempdir_in(parent)?;
+                let lock = match File::open(temporary.path()) {
+                    // Another process removed it before it was locked.
+                    Err(error) if error.kind() == ErrorKind::NotFound => continue,
+                    opened => opened?,
+                };
+                if hold(&lock, temporary.path())? {
+                    return Ok((temporary, lock));
+                }
+            }
+        };
+        let (temporary, lock) = create().map_err(Error::of(path))?;
+        Ok(WholeFolder { path: path.to_owned(), temporary, lock })
+    }
+
+    /// Where files go until [`WholeFolder::commit`].
+    pub fn temporary_path(&self) -> &Path {
+        self.temporary.path()
+    }
+
+    /// Gives the folder its name. Its files are on the disk if their writers saw to that
+    /// ([`write_whole`] does).
+    ///
+    /// # Errors
+    /// Something has taken the name meanwhile, or a full disk.
+    pub fn commit(self) -> Result<(), Error> {
+        let WholeFolder { path, temporary, lock } = self;
+        let commit = || {
+            sync_folder(temporary.path())?;
+            std::fs::rename(temporary.path(), &path)?;
+            // The folder has another name now: there is nothing to remove.
+            let _ = temporary.keep();
+            sync_folder(folder_of(&path))
+        };
+        let committed = commit().map_err(Error::of(&path));
+        drop(lock);
+        committed
+    }
+}
+
+/// A builder of temporaries with these permissions, less the umask: tempfile's own are private.
+fn with_mode<'a, 'b>(builder: &'a mut Builder<'b, 'b>, mode: u32) -> &'a Builder<'b, 'b> {
+    builder.prefix(PREFIX).suffix(SUFFIX).rand_bytes(RANDOM);
+    #[cfg(unix)]
+    builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(mode));
+    builder
+}
+
+/// Writes a folder's names to the disk. Some file systems cannot, which is no error.
+pub(crate) fn sync_folder(folder: &Path) -> io::Result<()> {
+    if cfg!(not(unix)) {
+        return Ok(());
+    }
+    match File::open(folder)?.sync_all() {
+        Err(error) if !matches!(error.kind(), ErrorKind::InvalidInput | ErrorKind::Unsupported) => {
+            Err(error)
+        }
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    fn names(folder: &Path) -> Vec<String> {
+        let entries = fs::read_dir(folder).unwrap();
+        let mut names: Vec<String> =
+            entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn a_file_appears_when_it_is_committed() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.json");
+        write_whole(&path, b"old").unwrap();
+        let mut file = WholeFile::create(&path).unwrap();
+        file.write_all(b"new text").unwrap();
+        file.seek(SeekFrom::Start(0)).unwrap();
+        file.write_all(b"NEW").unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"old");
+        file.commit().unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"NEW text");
+        assert_eq!(names(folder.path()), ["a.json"]);
+    }
+
+    #[test]
+    fn what_is_not_committed_leaves_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut file = WholeFile::create(&folder.path().join("a")).unwrap();
+        file.write_all(b"half").unwrap();
+        drop(file);
+        let whole = WholeFolder::create(&folder.path().join("b")).unwrap();
+        fs::write(whole.temporary_path().join("half"), "x").unwrap();
+        drop(whole);
+        assert_eq!(names(folder.path()), [""; 0]);
+    }
+
+    #[test]
+    fn errors_name_the_file_that_was_asked_for() {
+        let folder = tempfile::tempdir().unwrap();
+        let missing = folder.path().join("missing/a.json");
+        let error = write_whole(&missing, b"x").unwrap_err();
+        assert_eq!(error.path, missing);
+        assert!(error.to_string().contains("missing/a.json"), "{error}");
+        let occupied = folder.path().join("occupied");
+        fs::create_dir_all(occupied.join("b")).unwrap();
+        let error = write_whole(&occupied, b"x").unwrap_err();
+        assert_eq!(error.path, occupied);
+        assert_eq!(names(folder.path()), ["occupied"]);
+    }
+
+    #[test]
+    fn two_writers_of_one_name_do_not_mix() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a");
+        let mut first = WholeFile::create(&path).unwrap();
+        let mut second = WholeFile::create(&path).unwrap();
+        first.write_all(b"first").unwrap();
+        second.write_all(b"second").unwrap();
+        first.commit().unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"first");
+        second.commit().unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"second");
+    }
+
+    #[test]
+    fn a_folder_appears_when_it_is_committed() {
+        let parent = tempfile::tempdir().unwrap();
+        let path = parent.path().join("model");
+        let whole = WholeFolder::create(&path).unwrap();
+        write_whole(&whole.temporary_path().join("config.json"), b"{}").unwrap();
+        assert!(!path.exists());
+        // Another writer in the same folder does not take it for stale.
+        write_whole(&parent.path().join("other"), b"x").unwrap();
+        whole.commit().unwrap();
+        assert_eq!(names(&path), ["config.json"]);
+        assert_eq!(names(parent.path()), ["model", "other"]);
+        let error = WholeFolder::create(&path).unwrap_err();
+        assert_eq!(error.source.kind(), ErrorKind::AlreadyExists);
+        assert!(WholeFolder::create(&parent.path().join("other")).is_err());
+        fs::create_dir(parent.path().join("empty")).unwrap();
+        WholeFolder::create(&parent.path().join("empty")).unwrap().commit().unwrap();
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn permissions_are_those_of_any_new_file() {
+        use std::os::unix::fs::PermissionsExt;
+        let folder = tempfile::tempdir().unwrap();
+        let mode = |name: &str| {
+            fs::metadata(folder.path().join(name)).unwrap().permissions().mode() & 0o777
+        };
+        fs::write(folder.path().join("plain"), "x").unwrap();
+        fs::create_dir(folder.path().join("plain folder")).unwrap();
+        write_whole(&folder.path().join("ours"), b"x").unwrap();
+        WholeFolder::create(&folder.path().join("our folder")).unwrap().commit().unwrap();
+        assert_eq!(mode("ours"), mode("plain"));
+        assert_eq!(mode("our folder"), mode("plain folder"));
+    }
+}
