@@ -3,6 +3,7 @@
 mod data;
 
 use anyhow::{Context, Result, bail};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
@@ -91,9 +92,10 @@ fn clear(trace: &Path) -> Result<()> {
 /// Serves web/dist until interrupted.
 fn serve(repo: &Repo, node: &Node, port: u16) -> Result<()> {
     let stop = Arc::new(AtomicBool::new(false));
-    let stopper = Arc::clone(&stop);
-    ctrlc::set_handler(move || stopper.store(true, Ordering::Relaxed))
-        .context("could not listen for Ctrl-C")?;
+    for signal in [SIGINT, SIGTERM, SIGHUP] {
+        signal_hook::flag::register(signal, Arc::clone(&stop))
+            .context("could not listen for Ctrl-C")?;
+    }
     let mut vite = node.node(repo);
     // Vite itself, not npx: the process that we start is the one to stop.
     vite.args(["node_modules/vite/bin/vite.js", "preview", "--host", "127.0.0.1"]);

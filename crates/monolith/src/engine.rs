@@ -2,6 +2,7 @@
 
 use crate::args::{EngineArgs, EngineChoice};
 use crate::exit::{Code, Exit, OrExit};
+use crate::progress::Progress;
 use crate::text_out::say;
 use monolith_engine::cpu::simd::Simd;
 use monolith_engine::cuda::{self, UsableGpu};
@@ -76,6 +77,7 @@ impl Options {
         pack: Arc<Pack>,
         context: Option<usize>,
     ) -> Result<Box<dyn Engine>, EngineError> {
+        let _progress = Progress::new("loading the engine");
         if let Some((options, _)) = &self.cuda {
             let context = context.or(options.context);
             let options = CudaOptions { context, ..options.clone() };
@@ -103,6 +105,7 @@ fn cpu_options(args: &EngineArgs) -> Result<CpuOptions, Exit> {
 /// # Errors
 /// Code 2 for a context that this model does not have, code 3 for a GPU that cannot run it.
 pub fn load(options: &Options, pack: Arc<Pack>) -> Result<Box<dyn Engine>, Exit> {
+    let _progress = Progress::new("loading the engine");
     if let Some((cuda, _)) = &options.cuda {
         match (CudaEngine::load(pack.clone(), cuda), &options.cpu) {
             (Ok(engine), _) => return Ok(Box::new(engine)),

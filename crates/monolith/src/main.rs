@@ -22,6 +22,7 @@ use exit::Exit;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
+    interrupt::install();
     let cli = Cli::parse();
     match dispatch(cli.command) {
         Ok(()) => ExitCode::SUCCESS,

@@ -3,7 +3,6 @@
 use crate::args::EngineArgs;
 use crate::engine::{self, Options};
 use crate::exit::{Code, Exit};
-use crate::interrupt;
 use crate::text_out::{check_writable, say};
 use anyhow::Context;
 use comfy_table::{Table, presets::NOTHING};
@@ -101,15 +100,6 @@ pub fn prepare(results: &Path) -> Result<(), Exit> {
     std::fs::create_dir_all(results)
         .with_context(|| format!("{} cannot be made", results.display()))?;
     Ok(check_writable(&results.join("index.json"))?)
-}
-
-/// Says what is being done. Once a pack was written, Ctrl-C is only noticed: here it ends the
-/// program, between two checks or tests.
-pub fn tell(what: &str) {
-    if interrupt::raised() {
-        std::process::exit(Code::Interrupted as i32);
-    }
-    say(what);
 }
 
 /// The command as it was typed.

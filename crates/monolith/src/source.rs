@@ -3,7 +3,7 @@
 
 use crate::exit::{Code, Exit, OrExit};
 use crate::interrupt;
-use crate::progress::bytes_bar;
+use crate::progress::Progress;
 use crate::text_out::say;
 use anyhow::Context;
 use monolith_hub::{Error, Files, PullRequest, RepoId, Revision, Settings};
@@ -268,6 +268,7 @@ impl Model {
     /// A damaged model or pack, code 2 for a pack of other formats, weights that the formats do
     /// not hold, or a cache that cannot be written to.
     pub fn pack(&self, formats: Option<Formats>) -> Result<Arc<Pack>, Exit> {
+        let _progress = Progress::new(format!("reading {}", self.name));
         if let Place::Pack(path) = &self.place {
             let pack = Pack::open(path)?;
             check_formats(&pack, formats, path)?;
@@ -320,14 +321,13 @@ pub fn write_pack(
     formats: Formats,
     path: &Path,
 ) -> Result<Header, Exit> {
-    interrupt::catch();
-    let bar = bytes_bar("packing", 0);
+    let _guard = interrupt::guard();
+    let progress = Progress::bytes("packing");
     let written = pack_to_file_as(weights, source, formats, path, |done, total| {
-        bar.set_length(total);
-        bar.set_position(done);
-        if interrupt::raised() { Err(ErrorKind::Interrupted.into()) } else { Ok(()) }
+        progress.at(done, total);
+        interrupt::check()
     });
-    bar.finish_and_clear();
+    drop(progress);
     match written {
         Err(_) if interrupt::raised() => {
             let what = format!("interrupted: {} was not written", path.display());

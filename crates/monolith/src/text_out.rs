@@ -1,12 +1,15 @@
 //! Writing: whole lines to stderr, data to stdout, files whole or not at all.
 
+use crate::progress;
 use anyhow::Context;
 use std::io::{Read, Write};
 use std::path::Path;
 
 /// A message for the person at the terminal. That nobody reads it is no error.
 pub fn say(message: &str) {
-    let _ = writeln!(std::io::stderr().lock(), "{message}");
+    progress::suspended(|| {
+        let _ = writeln!(std::io::stderr().lock(), "{message}");
+    });
 }
 
 /// Data for whoever reads our output, at once.
@@ -14,8 +17,10 @@ pub fn say(message: &str) {
 /// # Errors
 /// The reader went away, or the disk is full.
 pub fn put(text: &str) -> anyhow::Result<()> {
-    let mut out = std::io::stdout().lock();
-    out.write_all(text.as_bytes()).and_then(|()| out.flush()).context("standard output")
+    progress::suspended(|| {
+        let mut out = std::io::stdout().lock();
+        out.write_all(text.as_bytes()).and_then(|()| out.flush()).context("standard output")
+    })
 }
 
 /// What a command writes, and how a file of its kind is told from somebody's own.

@@ -2,7 +2,8 @@
 
 use crate::args::{BenchArgs, RooflineArgs};
 use crate::exit::{Code, Exit};
-use crate::measure::{Setup, command, exit_of, prepare, tell, version};
+use crate::measure::{Setup, command, exit_of, prepare, version};
+use crate::progress::Progress;
 use crate::source;
 use crate::text_out::{put, say};
 use monolith_harness::bench::{self, Bench, BenchOptions, Row, rendered};
@@ -38,16 +39,17 @@ pub fn run(args: &BenchArgs) -> Result<(), Exit> {
         probe: &setup.probe,
     };
     let options = options(args, setup.options.gpu().is_some());
-    let mut progress = |what: &str| tell(&format!("bench: {what}"));
-    let (mut rows, left_out) =
-        bench::run(&mut subject, &options, &mut progress).map_err(exit_of)?;
+    let progress = Progress::new("bench");
+    let mut tell = |what: &str| progress.doing(what);
+    let (mut rows, left_out) = bench::run(&mut subject, &options, &mut tell).map_err(exit_of)?;
     if rows.is_empty() {
         let what = format!("there is room for no test: {}", left_out.join("; "));
         return Err(Exit::message(Code::Usage, what));
     }
     if let Some(window_s) = args.energy {
-        add_energy(&mut subject, &mut rows, window_s)?;
+        add_energy(&mut subject, &mut rows, window_s, &progress)?;
     }
+    drop(progress);
     folder.add_rows(&rows).map_err(exit_of)?;
     folder.add_command(&command(), &[version()]).map_err(exit_of)?;
     for line in left_out {
@@ -58,13 +60,18 @@ pub fn run(args: &BenchArgs) -> Result<(), Exit> {
 }
 
 /// Adds the energy to the rows of a depth, where the processor counts it.
-fn add_energy(subject: &mut Bench, rows: &mut [Row], window_s: f64) -> Result<(), Exit> {
+fn add_energy(
+    subject: &mut Bench,
+    rows: &mut [Row],
+    window_s: f64,
+    progress: &Progress,
+) -> Result<(), Exit> {
     if subject.probe.energy_j().is_none() {
         say("bench: --energy: this processor has no counter of energy: left out");
         return Ok(());
     }
     for row in rows.iter_mut().filter(|row| row.position.is_some()) {
-        tell(&format!("bench: energy of {}", row.test));
+        progress.doing(format!("energy of {}", row.test));
         bench::add_energy(subject, row, window_s).map_err(exit_of)?;
     }
     Ok(())

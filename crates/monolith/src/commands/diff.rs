@@ -2,6 +2,7 @@
 
 use crate::args::DiffArgs;
 use crate::exit::{Code, Exit, OrExit};
+use crate::progress::{Progress, Unit};
 use crate::text_out::put;
 use crate::{engine, source};
 use anyhow::Context;
@@ -22,7 +23,9 @@ pub fn run(args: &DiffArgs) -> Result<(), Exit> {
     let mut engine = engine::load(&options, model.pack(None)?)?;
     check_tokens(args, engine.as_ref())?;
     let mut reference = Reference::new(&checkpoint, KvFormat::Bf16);
+    let progress = Progress::of("diff", Unit::Of("tokens"));
     for (position, &token) in args.tokens.iter().enumerate() {
+        progress.at(position as u64, args.tokens.len() as u64);
         let wanted = reference.trace(&[token], stop)?;
         reference.advance(&[token])?;
         engine.step(token, position)?;
@@ -33,6 +36,7 @@ pub fn run(args: &DiffArgs) -> Result<(), Exit> {
             return Err(Exit::message(Code::Failure, what));
         }
     }
+    drop(progress);
     put(&format!(
         "{} tokens, layers 0 to {}, up to {}: no element differs by more than {}\n",
         args.tokens.len(),

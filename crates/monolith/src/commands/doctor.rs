@@ -2,6 +2,7 @@
 
 use crate::args::{DEFAULT_MODEL, DoctorArgs, EngineChoice};
 use crate::exit::{Code, Exit};
+use crate::progress::Progress;
 use crate::source;
 use crate::text_out::{Kind, check_output, put, say, write_file};
 use monolith_engine::cpu::simd::Simd;
@@ -80,7 +81,9 @@ fn probe(args: &DoctorArgs) -> Result<(), Exit> {
         vec![program.to_string_lossy().into_owned(), "doctor".into(), "--probe-child".into()]
     });
     let options = Options { child, ..Options::default() };
+    let progress = Progress::new("doctor: probing the GPU");
     let report = monolith_probes::run(&options).map_err(probe_exit)?;
+    drop(progress);
     if let Some(path) = &args.out {
         write_file(path, report.to_json().as_bytes())?;
     }

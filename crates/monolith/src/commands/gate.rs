@@ -2,7 +2,8 @@
 
 use crate::args::GateArgs;
 use crate::exit::{Code, Exit};
-use crate::measure::{Setup, command, exit_of, prepare, tell, verdicts, version};
+use crate::measure::{Setup, command, exit_of, prepare, verdicts, version};
+use crate::progress::Progress;
 use crate::source;
 use crate::text_out::{put, say};
 use monolith_harness::LoadError;
@@ -27,10 +28,11 @@ pub fn run(args: &GateArgs) -> Result<(), Exit> {
     let load = |pack, context| {
         setup.options.load_first(pack, Some(context)).map_err(|error| -> LoadError { error.into() })
     };
-    let mut progress = |what: &str| tell(&format!("gate: {what}"));
+    let progress = Progress::new("gate");
     let run_id = &setup.environment.run_id;
-    let record =
-        gate::run(&pack, &load, &reference, run_id, &GateOptions::default(), &mut progress);
+    let mut tell = |what: &str| progress.doing(what);
+    let record = gate::run(&pack, &load, &reference, run_id, &GateOptions::default(), &mut tell);
+    drop(progress);
     let record = record.map_err(exit_of)?;
     let folder = RunFolder::open(&args.results.results, &setup.environment).map_err(exit_of)?;
     folder.add_gate(&record, &args.reference).map_err(exit_of)?;

@@ -3,6 +3,7 @@
 use crate::args::IdsArgs;
 use crate::exit::Exit;
 use crate::measure::exit_of;
+use crate::progress::Progress;
 use crate::source;
 use crate::text_out::{Kind, check_output, say};
 use monolith_harness::prompts::write_ids;
@@ -12,6 +13,7 @@ use monolith_harness::prompts::write_ids;
 /// # Errors
 /// A missing model or prompt set, or a file that cannot be written.
 pub fn run(args: &IdsArgs) -> Result<(), Exit> {
+    let _progress = Progress::new("ids");
     let model = source::find(&args.model.model)?;
     check_output(&args.out, Kind::Ids)?;
     let vocab = model.config()?.vocab;

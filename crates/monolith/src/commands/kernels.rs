@@ -2,6 +2,7 @@
 
 use crate::args::{KernelsBuildArgs, KernelsCommand};
 use crate::exit::{Code, Exit, OrExit};
+use crate::progress::Progress;
 use crate::source;
 use crate::text_out::{put, say};
 use comfy_table::{Table, presets::NOTHING};
@@ -62,7 +63,9 @@ fn build(args: &KernelsBuildArgs) -> Result<(), Exit> {
     for name in &args.shape {
         shapes.push(Shape::of(&source::shape(name)?).or_exit(Code::Usage)?);
     }
+    let progress = Progress::new("kernels: compiling");
     let built = kernels_build(&args.arch, &shapes, &args.out)?;
+    drop(progress);
     for kernel in built.iter().filter(|kernel| !kernel.log.is_empty()) {
         say(&format!("{}: the compiler warns:\n{}", kernel.row.file, kernel.log));
     }

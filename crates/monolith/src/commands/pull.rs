@@ -2,10 +2,9 @@
 
 use crate::args::PullArgs;
 use crate::exit::{Code, Exit, OrExit};
-use crate::progress::bytes_bar;
+use crate::progress;
 use crate::source::hub_settings;
 use crate::text_out::{put, say};
-use indicatif::ProgressBar;
 use monolith_hub::{Error, Files, Progress, PullRequest, RepoId, Revision};
 use std::time::Duration;
 
@@ -20,8 +19,8 @@ pub fn run(args: &PullArgs) -> Result<(), Exit> {
         files: Files::Model,
     };
     let settings = hub_settings()?;
-    let mut bars = Bars { bar: None, quiet: args.quiet };
-    let snapshot = monolith_hub::pull(&request, &settings, &mut bars).map_err(|error| {
+    let mut shown = Shown::new(args.quiet);
+    let snapshot = monolith_hub::pull(&request, &settings, &mut shown).map_err(|error| {
         let code = match &error {
             Error::Disk { .. } | Error::NoCacheDir => Code::Failure,
             Error::NotCached { .. } => Code::NoModel,
@@ -37,13 +36,22 @@ pub fn run(args: &PullArgs) -> Result<(), Exit> {
     Ok(())
 }
 
-/// One bar, for the file that is on its way.
-struct Bars {
-    bar: Option<(String, ProgressBar)>,
+/// The file that is on its way.
+struct Shown {
+    progress: progress::Progress,
+    file: String,
     quiet: bool,
 }
 
-impl Progress for Bars {
+impl Shown {
+    fn new(quiet: bool) -> Shown {
+        let progress =
+            if quiet { progress::Progress::hidden() } else { progress::Progress::bytes("pull") };
+        Shown { progress, file: String::new(), quiet }
+    }
+}
+
+impl Progress for Shown {
     fn planned(&mut self, files: usize, bytes: u64) {
         if !self.quiet && files > 0 {
             say(&format!("{files} files, {:.1} MB to download", bytes as f64 / 1e6));
@@ -51,18 +59,11 @@ impl Progress for Bars {
     }
 
     fn advanced(&mut self, file: &str, done: u64, total: u64) {
-        if self.quiet {
-            return;
+        if self.file != file {
+            file.clone_into(&mut self.file);
+            self.progress.doing(file);
         }
-        if self.bar.as_ref().is_none_or(|(name, _)| name != file) {
-            self.bar = Some((file.to_owned(), bytes_bar(file, total)));
-        }
-        if let Some((_, bar)) = &self.bar {
-            bar.set_position(done);
-            if done == total {
-                bar.finish_and_clear();
-            }
-        }
+        self.progress.at(done, total);
     }
 
     fn waiting(&mut self, file: &str) {

@@ -71,7 +71,7 @@ pub fn run(args: &QualityArgs) -> Result<(), Exit> {
         Pair { reference: reference.engine.as_mut(), candidate: candidate.engine.as_mut() };
     job.check(&pair).or_exit(Code::Usage)?;
     let folder = RunFolder::open(&args.results.results, &setup.environment).map_err(exit_of)?;
-    interrupt::catch();
+    let _guard = interrupt::guard();
     let record = quality::run(&mut pair, &job, &folder.path, &mut progress());
     finish(&folder, &record.map_err(exit_of)?, args.control.as_deref())
 }
@@ -155,8 +155,9 @@ fn progress() -> impl FnMut(&str) {
     let mut said: Option<Instant> = None;
     move |what| {
         if interrupt::raised() {
-            say(&format!("quality: interrupted after {what}: the same command goes on from here"));
-            std::process::exit(Code::Interrupted as i32);
+            interrupt::end(&format!(
+                "interrupted after {what}: the same command goes on from here"
+            ));
         }
         if said.is_none_or(|said| said.elapsed() >= SAID_EVERY) {
             said = Some(Instant::now());

@@ -3,6 +3,7 @@
 use crate::args::ReportArgs;
 use crate::exit::Exit;
 use crate::measure::exit_of;
+use crate::progress::Progress;
 use crate::text_out::put;
 use monolith_harness::report::render;
 
@@ -11,6 +12,9 @@ use monolith_harness::report::render;
 /// # Errors
 /// A results folder that cannot be read.
 pub fn run(args: &ReportArgs) -> Result<(), Exit> {
-    put(&render(&args.results.results).map_err(exit_of)?)?;
+    let progress = Progress::new("report");
+    let tables = render(&args.results.results).map_err(exit_of)?;
+    drop(progress);
+    put(&tables)?;
     Ok(())
 }

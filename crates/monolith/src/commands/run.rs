@@ -32,7 +32,7 @@ pub fn run(args: &RunArgs) -> Result<(), Exit> {
     let mut engine = engine::load(&options, pack.clone())?;
     prompt::check(&prompt, engine.as_ref())?;
     let stop = if args.ignore_eos { StopTokens::default() } else { StopTokens::load(&model.dir)? };
-    interrupt::catch();
+    let _guard = interrupt::guard_result();
     let mut decode = Decode {
         args,
         engine: engine.as_mut(),

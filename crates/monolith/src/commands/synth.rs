@@ -3,7 +3,7 @@
 use crate::args::SynthArgs;
 use crate::exit::{Code, Exit, OrExit};
 use crate::interrupt;
-use crate::progress::bytes_bar;
+use crate::progress;
 use crate::source;
 use crate::text_out::say;
 use monolith_model::synth::{self, Deltas, Progress};
@@ -48,15 +48,22 @@ fn written(
     write: impl FnOnce(Progress) -> Result<(), ModelError>,
 ) -> Result<(), Exit> {
     let total = synth::file_bytes(config);
-    let bar = bytes_bar("writing", total);
+    let _guard = interrupt::guard();
+    let shown = progress::Progress::bytes("writing");
     let begin = Instant::now();
-    interrupt::catch();
     let progress = |done| {
-        bar.set_position(done);
-        if interrupt::raised() { Err(ErrorKind::Interrupted.into()) } else { Ok(()) }
+        shown.at(done, total);
+        interrupt::check()
     };
-    write(&progress).or_exit(Code::Failure)?;
-    bar.finish_and_clear();
+    let written = write(&progress);
+    drop(shown);
+    match written {
+        Err(_) if interrupt::raised() => {
+            let what = format!("interrupted: {} was not written", args.out.display());
+            return Err(Exit::message(Code::Interrupted, what));
+        }
+        written => written.or_exit(Code::Failure)?,
+    }
     let seconds = begin.elapsed().as_secs_f64();
     say(&format!(
         "{}: {what}, {total} bytes in {seconds:.1} s ({:.2} GB/s)",

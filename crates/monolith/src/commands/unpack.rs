@@ -2,6 +2,7 @@
 
 use crate::args::UnpackArgs;
 use crate::exit::Exit;
+use crate::progress::Progress;
 use crate::source::find;
 use crate::text_out::say;
 use monolith_pack::write_checkpoint;
@@ -14,7 +15,9 @@ use monolith_pack::write_checkpoint;
 pub fn run(args: &UnpackArgs) -> Result<(), Exit> {
     let model = find(&args.model.model)?;
     let pack = model.pack(args.format.format)?;
+    let progress = Progress::new("unpack");
     write_checkpoint(&pack, &args.out)?;
+    drop(progress);
     let (formats, out) = (pack.header().formats.name(), args.out.display());
     say(&format!("{out}: {} as its weights in {formats} are worth", model.name));
     Ok(())

@@ -2,7 +2,8 @@
 
 use crate::args::XrayRecordArgs;
 use crate::exit::{Code, Exit};
-use crate::measure::{exit_of, tell};
+use crate::measure::exit_of;
+use crate::progress::Progress;
 use crate::text_out::{Kind, check_output, put, say, write_file};
 use crate::{engine, source};
 use anyhow::Context;
@@ -43,8 +44,10 @@ pub fn run(args: &XrayRecordArgs) -> Result<(), Exit> {
     for (&position, path) in args.at.iter().zip(&paths) {
         let options = RecordOptions { position, steps: args.steps, runs: args.runs };
         let mut pair = Pair { headline: headline.as_mut(), recording: recording.as_mut() };
-        let mut progress = |what: &str| tell(&format!("record: {what}"));
-        let dump = record(&mut pair, &sequence, &options, &mut progress).map_err(exit_of)?;
+        let progress = Progress::new("record");
+        let mut tell = |what: &str| progress.doing(what);
+        let dump = record(&mut pair, &sequence, &options, &mut tell).map_err(exit_of)?;
+        drop(progress);
         write_file(path, &dump_file::write(&dump))?;
         put(&format!("{}\n", path.display()))?;
         if !args.quiet {
