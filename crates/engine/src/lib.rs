@@ -27,8 +27,13 @@ pub struct EngineInfo {
     pub blocks: usize,
     /// Positions that the KV cache has room for.
     pub context: usize,
-    /// What names the GPU kernels: the hash over their sources and options. `None` on a CPU.
+    /// The hash over the GPU kernel's sources and options. `None` on a CPU.
     pub kernels: Option<String>,
+    /// sha256 of the machine code that was loaded onto the GPU: the whole cubin. `None` on a CPU.
+    pub cubin_sha256: Option<String>,
+    /// Version of the NVRTC that compiled that machine code, as the cubin states it: `13.0.88`.
+    /// `None` on a CPU, and for a cubin that does not state it.
+    pub nvrtc: Option<String>,
     /// Greedy steps that are worth asking for at once ([`Engine::decode`]): an engine that works
     /// behind the host's back is faster when it need not wait to be asked.
     pub steps_ahead: usize,

@@ -2,7 +2,7 @@
 
 use crate::cache::Cache;
 use crate::nvrtc::{LoadError, Nvrtc, Search};
-use crate::source::{KERNEL, Sources, options};
+use crate::source::{KERNEL, Sources, options, sha256};
 use crate::{Arch, CubinInfo, KernelError, Shape, Variant, embedded};
 use std::borrow::Cow;
 use std::path::PathBuf;
@@ -17,10 +17,18 @@ pub struct Cubin {
     pub info: CubinInfo,
     /// Where it comes from.
     pub origin: Origin,
-    /// The hash over its sources and options: names the kernel in a run's record.
+    /// The hash over its sources and options, whichever compiler made it.
     pub key: String,
     /// What did not work and does not matter: a cache that cannot be written, a warning.
     pub warnings: Vec<String>,
+}
+
+impl Cubin {
+    /// sha256 of the ELF file, which is what the driver is given: it tells apart the machine code
+    /// that two compilers make of the same sources and options.
+    pub fn sha256(&self) -> String {
+        sha256(&self.bytes)
+    }
 }
 
 /// Where a kernel comes from.

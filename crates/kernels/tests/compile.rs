@@ -13,6 +13,7 @@ use monolith_kernels::{
 };
 use monolith_model::synth;
 use proptest::prelude::*;
+use sha2::{Digest, Sha256};
 use std::fs;
 use std::path::Path;
 use std::sync::OnceLock;
@@ -114,10 +115,17 @@ fn a_kernel_is_compiled_once_and_again_if_the_cache_is_damaged() {
     let again = load(&ours, Arch::Sm90a);
     let Origin::Cached(path) = &again.origin else { panic!("{:?}", again.origin) };
     assert_eq!((&again.bytes, &again.info), (&first.bytes, &first.info));
+    // What a run's record says of the machine code: the bytes' hash, and who made them.
+    let hash: String = Sha256::digest(&first.bytes).iter().map(|b| format!("{b:02x}")).collect();
+    assert_eq!((first.sha256(), again.sha256()), (hash.clone(), hash));
+    let compiler = again.info.compiler.as_deref().unwrap();
+    assert!(compiler.starts_with("13.") && compiler.split('.').count() == 3, "{compiler}");
     // Other sources and another architecture are other kernels.
     let other = loader(folder.path(), changed("ptx.cuh", "THREADS", "/**/ THREADS"));
     assert!(matches!(load(&other, Arch::Sm90a).origin, Origin::Compiled(_)));
-    assert!(matches!(load(&ours, Arch::Sm120a).origin, Origin::Compiled(_)));
+    let elsewhere = load(&ours, Arch::Sm120a);
+    assert!(matches!(elsewhere.origin, Origin::Compiled(_)));
+    assert_ne!(elsewhere.sha256(), first.sha256());
     fs::write(path, "damaged").unwrap();
     assert!(matches!(load(&ours, Arch::Sm90a).origin, Origin::Compiled(_)));
     assert!(matches!(load(&ours, Arch::Sm90a).origin, Origin::Cached(_)));

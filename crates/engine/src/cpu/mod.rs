@@ -98,6 +98,8 @@ impl CpuEngine {
                 blocks: options.threads,
                 context,
                 kernels: None,
+                cubin_sha256: None,
+                nvrtc: None,
                 steps_ahead: 1,
             },
             own: State::new(&shared, 0),

@@ -149,6 +149,8 @@ impl CudaEngine {
                 blocks,
                 context,
                 kernels: Some(gpu.kernel_key),
+                cubin_sha256: Some(gpu.cubin_sha256),
+                nvrtc: gpu.nvrtc,
                 steps_ahead: 16,
             },
             launch: LaunchConfig {

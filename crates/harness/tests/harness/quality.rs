@@ -39,6 +39,8 @@ impl Fake {
             blocks: 1,
             context: 64,
             kernels: None,
+            cubin_sha256: None,
+            nvrtc: None,
             steps_ahead: 1,
         };
         let config = Config { vocab: VOCAB, ..crate::fixture::config() };
