@@ -1,7 +1,7 @@
 //! Attention of one KV head's query heads over its cache.
 
 use super::simd::{
-    Kernel, LANES, Registers, Sums, Words, add_pairs, exp_nonpositive, load, narrow, store,
+    Kernel, LANES, Level, Registers, Sums, Words, add_pairs, exp_nonpositive, load, narrow, store,
 };
 
 /// The bf16 keys and values of one KV head in one layer, two to a word.
@@ -67,7 +67,7 @@ pub(crate) struct Attend<'a> {
 
 impl Kernel for Attend<'_> {
     #[inline(always)]
-    fn run<S: Registers, const R: usize>(self, simd: S) {
+    fn run<S: Level, const R: usize>(self, simd: S) {
         let head_dim = self.cache.head_dim;
         let heads = self.q.chunks_exact(head_dim).zip(self.out.chunks_exact_mut(head_dim));
         for (q, out) in heads {
@@ -102,20 +102,35 @@ fn dot<S: Registers, const R: usize>(simd: S, words: &[Words], factors: &[f32]) 
     let (fours, rest) = words.as_chunks::<4>();
     let (eights, factors_rest) = factors.as_chunks::<8>();
     for (words, factors) in fours.iter().zip(eights) {
-        for part in 0..4 {
-            let even = [simd.splat_f32s(factors[2 * part]); R];
-            let odd = [simd.splat_f32s(factors[2 * part + 1]); R];
-            add_pairs(simd, &mut parts[part], &words[part], even, odd);
+        for (part, sums) in parts.iter_mut().enumerate() {
+            add_word::<S, R>(simd, sums, &words[part], [factors[2 * part], factors[2 * part + 1]]);
         }
     }
-    for (words, factors) in rest.iter().zip(factors_rest.chunks_exact(2)) {
-        let (even, odd) = ([simd.splat_f32s(factors[0]); R], [simd.splat_f32s(factors[1]); R]);
-        add_pairs(simd, &mut parts[0], words, even, odd);
+    for (words, factors) in rest.iter().zip(factors_rest.as_chunks::<2>().0) {
+        add_word::<S, R>(simd, &mut parts[0], words, *factors);
     }
-    std::array::from_fn(|at| {
-        let low = simd.add_f32s(parts[0][at], parts[1][at]);
-        simd.add_f32s(low, simd.add_f32s(parts[2][at], parts[3][at]))
-    })
+    let [mut sums, second, third, fourth] = parts;
+    for at in 0..R {
+        let low = simd.add_f32s(sums[at], second[at]);
+        sums[at] = simd.add_f32s(low, simd.add_f32s(third[at], fourth[at]));
+    }
+    sums
+}
+
+/// Adds 16 words' low halves times the first factor and high halves times the second.
+#[inline(always)]
+fn add_word<S: Registers, const R: usize>(
+    simd: S,
+    sums: &mut Sums<S, R>,
+    words: &Words,
+    factors: [f32; 2],
+) {
+    let (words, _) = S::as_simd_u32s(words);
+    let [even, odd] = factors;
+    let (even, odd) = (simd.splat_f32s(even), simd.splat_f32s(odd));
+    for at in 0..R {
+        sums[at] = add_pairs(simd, sums[at], words[at], even, odd);
+    }
 }
 
 /// Turns the first `positions` scores into e^(score - largest) and the rest of the last block
@@ -132,13 +147,15 @@ fn softmax_unscaled<S: Registers, const R: usize>(
     let shift = simd.splat_f32s(largest);
     let mut sums: Sums<S, R> = [simd.splat_f32s(0.0); R];
     for block in &mut *scores {
-        let values = load::<S, R>(block);
-        let weights = values.map(|x| exp_nonpositive(simd, simd.sub_f32s(x, shift)));
-        store::<S, R>(block, weights);
-        // x - x is 0, or NaN where x is none: a maximum hides what is no number, a sum must not.
-        let checked = values.map(|x| simd.sub_f32s(x, x));
-        let terms: Sums<S, R> = std::array::from_fn(|at| simd.add_f32s(weights[at], checked[at]));
-        sums = std::array::from_fn(|at| simd.add_f32s(sums[at], terms[at]));
+        let mut values = load::<S, R>(block);
+        for (value, sum) in values.iter_mut().zip(&mut sums) {
+            // x - x is 0, or NaN where x is NaN or infinite: a maximum hides those, and the sum
+            // must not.
+            let checked = simd.sub_f32s(*value, *value);
+            *value = exp_nonpositive(simd, simd.sub_f32s(*value, shift));
+            *sum = simd.add_f32s(*sum, simd.add_f32s(*value, checked));
+        }
+        store::<S, R>(block, values);
     }
     scores.as_flattened_mut()[positions..].fill(0.0);
     let mut lanes = [0.0; LANES];

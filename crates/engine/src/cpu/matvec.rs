@@ -1,6 +1,7 @@
 //! The one streaming product: packed tiles times an activation.
 
-use super::simd::{Kernel, LANES, Registers, Sums, Words, add_codes, add_pairs, load, store};
+use super::codes::{QUAD, code_of};
+use super::simd::{Kernel, LANES, Level, Sums, add_pairs, store};
 use monolith_abi::WeightFormat;
 use monolith_abi::pack::{
     FRAGMENT_BYTES_BF16, FRAGMENT_BYTES_FP8, FRAGMENT_COLS, FRAGMENT_COLS_FP8, SCALE_BYTES_FP8,
@@ -13,19 +14,18 @@ const GROUPS: usize = TILE_ROWS / 2;
 /// 16 words: what one lane group of a fragment holds.
 type Group = [u8; 4 * LANES];
 
-/// An activation, spread out to lie as the weights of a lane group lie: 16 words a group, each of
-/// one row.
+/// An activation, spread out to lie as the weights of a lane group lie in 16 lanes, each of one
+/// row.
 #[derive(Clone, Debug)]
 pub(crate) struct Spread {
-    /// For each fragment, and each weight of a word in turn, the 16 words' columns.
+    /// For each fragment, and each weight of a lane in turn, the 16 lanes' columns.
     values: Vec<[f32; LANES]>,
     cols: usize,
     format: WeightFormat,
 }
 
-/// Weights of a word: what one word of a group takes of the activation.
+/// Weights that a lane takes of a lane group: of bf16, a word's two.
 const PAIR: usize = 2;
-const QUAD: usize = 4;
 
 impl Spread {
     /// Room for an activation of up to `cols` values.
@@ -38,13 +38,15 @@ impl Spread {
     pub(crate) fn set(&mut self, x: &[f32], format: WeightFormat) {
         (self.cols, self.format) = (x.len(), format);
         match format {
-            WeightFormat::Bf16 => self.spread::<PAIR, FRAGMENT_COLS>(x, |word, weight| {
+            WeightFormat::Bf16 => self.spread::<PAIR, FRAGMENT_COLS>(x, |lane, weight| {
                 // Word 4 t + r of a group holds columns 2 t + 8 (r / 2) and the next one.
-                2 * (word / 4) + 8 * (word % 4 / 2) + weight
+                2 * (lane / 4) + 8 * (lane % 4 / 2) + weight
             }),
-            WeightFormat::Fp8 => self.spread::<QUAD, FRAGMENT_COLS_FP8>(x, |word, weight| {
-                // Word 4 t + 2 s + r: of step s, columns 2 t, 2 t + 8, 2 t + 1 and 2 t + 9.
-                16 * (word % 4 / 2) + 2 * (word / 4) + 8 * (weight % 2) + weight / 2
+            WeightFormat::Fp8 => self.spread::<QUAD, FRAGMENT_COLS_FP8>(x, |lane, weight| {
+                // Byte b of word 4 t + 2 s + r: of step s, column 2 t + 8 (b % 2) + b / 2.
+                let code = code_of(lane, weight);
+                let (word, byte) = (code / 4, code % 4);
+                16 * (word % 4 / 2) + 2 * (word / 4) + 8 * (byte % 2) + byte / 2
             }),
         }
     }
@@ -59,14 +61,14 @@ impl Spread {
             let mut padded = [0.0; COLS];
             padded[..columns.len()].copy_from_slice(columns);
             for (weight, values) in spread.iter_mut().enumerate() {
-                for (word, value) in values.iter_mut().enumerate() {
-                    *value = padded[column(word, weight)];
+                for (lane, value) in values.iter_mut().enumerate() {
+                    *value = padded[column(lane, weight)];
                 }
             }
         }
     }
 
-    /// The columns of each fragment, for fragments of this many weights a word.
+    /// The columns of each fragment, for fragments of this many weights a lane.
     fn fragments<const WEIGHTS: usize>(&self, cols: usize) -> &[[[f32; LANES]; WEIGHTS]] {
         &self.values.as_chunks::<WEIGHTS>().0[..self.cols.div_ceil(cols)]
     }
@@ -84,7 +86,7 @@ pub(crate) struct MatVec<'a> {
 
 impl Kernel for MatVec<'_> {
     #[inline(always)]
-    fn run<S: Registers, const R: usize>(self, simd: S) {
+    fn run<S: Level, const R: usize>(self, simd: S) {
         match self.x.format {
             WeightFormat::Bf16 => bf16::<S, R>(simd, self),
             WeightFormat::Fp8 => fp8::<S, R>(simd, self),
@@ -92,84 +94,172 @@ impl Kernel for MatVec<'_> {
     }
 }
 
-#[inline(always)]
-fn bf16<S: Registers, const R: usize>(simd: S, product: MatVec<'_>) {
-    let x = product.x.fragments::<PAIR>(FRAGMENT_COLS);
-    let (fragments, _) = product.tiles.as_chunks::<FRAGMENT_BYTES_BF16>();
-    let add = |sums: &mut Sums<S, R>, words: &Words, x: &[[S::f32s; R]; PAIR]| {
-        add_pairs(simd, sums, words, x[0], x[1]);
-    };
-    for (tile, out) in fragments.chunks_exact(x.len()).zip(product.out) {
-        rows::<S, R, PAIR, FRAGMENT_BYTES_BF16>(simd, tile, x, out, add);
+/// How the weights of a lane group lie in lanes.
+///
+/// A trait and not a closure: a closure cannot be told to be inlined into the caller's set of
+/// instructions, and outside of it every vector instruction is a call.
+trait Lanes<const WEIGHTS: usize> {
+    /// Adds a group's weights, each times its column's value, to the sums of `M` registers of
+    /// lanes, from the register `first` on.
+    fn add<S: Level, const M: usize>(
+        simd: S,
+        sums: &mut [S::f32s; M],
+        group: &Group,
+        first: usize,
+        x: &[[S::f32s; M]; WEIGHTS],
+    );
+
+    /// The sums of the upper and the lower row of four neighbouring lanes.
+    fn rows(lanes: [f32; 4]) -> [f32; 2];
+}
+
+/// A lane is a word.
+struct Bf16Lanes;
+
+impl Lanes<PAIR> for Bf16Lanes {
+    #[inline(always)]
+    fn add<S: Level, const M: usize>(
+        simd: S,
+        sums: &mut [S::f32s; M],
+        group: &Group,
+        first: usize,
+        [even, odd]: &[[S::f32s; M]; PAIR],
+    ) {
+        let words = words(group);
+        let words = &S::as_simd_u32s(&words).0[first..first + M];
+        for at in 0..M {
+            sums[at] = add_pairs(simd, sums[at], words[at], even[at], odd[at]);
+        }
+    }
+
+    #[inline(always)]
+    fn rows(lanes: [f32; 4]) -> [f32; 2] {
+        [lanes[0] + lanes[2], lanes[1] + lanes[3]]
+    }
+}
+
+/// A word is half of two lanes.
+struct Fp8Lanes;
+
+impl Lanes<QUAD> for Fp8Lanes {
+    #[inline(always)]
+    fn add<S: Level, const M: usize>(
+        simd: S,
+        sums: &mut [S::f32s; M],
+        group: &Group,
+        first: usize,
+        x: &[[S::f32s; M]; QUAD],
+    ) {
+        for (at, sum) in sums.iter_mut().enumerate() {
+            for (values, x) in simd.widen(group, first + at).into_iter().zip(x) {
+                *sum = simd.mul_add_e_f32s(values, x[at], *sum);
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn rows(lanes: [f32; 4]) -> [f32; 2] {
+        [lanes[0] + lanes[1], lanes[2] + lanes[3]]
     }
 }
 
 #[inline(always)]
-fn fp8<S: Registers, const R: usize>(simd: S, product: MatVec<'_>) {
+fn bf16<S: Level, const R: usize>(simd: S, product: MatVec<'_>) {
+    let x = product.x.fragments::<PAIR>(FRAGMENT_COLS);
+    let (fragments, _) = product.tiles.as_chunks::<FRAGMENT_BYTES_BF16>();
+    for (tile, out) in fragments.chunks_exact(x.len()).zip(product.out) {
+        rows::<S, Bf16Lanes, R, PAIR, FRAGMENT_BYTES_BF16>(simd, tile, x, out);
+    }
+}
+
+#[inline(always)]
+fn fp8<S: Level, const R: usize>(simd: S, product: MatVec<'_>) {
     let x = product.x.fragments::<QUAD>(FRAGMENT_COLS_FP8);
-    let add = |sums: &mut Sums<S, R>, words: &Words, x: &[[S::f32s; R]; QUAD]| {
-        add_codes(simd, sums, words, x);
-    };
     let codes = x.len() * FRAGMENT_BYTES_FP8;
     for (tile, out) in product.tiles.chunks_exact(codes + SCALE_BYTES_FP8).zip(product.out) {
         let (codes, scales) = tile.split_at(codes);
         let (fragments, _) = codes.as_chunks::<FRAGMENT_BYTES_FP8>();
-        rows::<S, R, QUAD, FRAGMENT_BYTES_FP8>(simd, fragments, x, out, add);
+        rows::<S, Fp8Lanes, R, QUAD, FRAGMENT_BYTES_FP8>(simd, fragments, x, out);
         for (sum, scale) in out.iter_mut().zip(scales.as_chunks::<4>().0) {
             *sum *= f32::from_le_bytes(*scale);
         }
     }
 }
 
-/// All rows of one tile.
+/// All rows of one tile: the sums of all lanes, some groups and registers at a time, as many as
+/// the level has registers for.
 #[inline(always)]
-fn rows<S: Registers, const R: usize, const WEIGHTS: usize, const BYTES: usize>(
+fn rows<S: Level, L, const R: usize, const WEIGHTS: usize, const BYTES: usize>(
     simd: S,
     tile: &[[u8; BYTES]],
     x: &[[[f32; LANES]; WEIGHTS]],
     out: &mut [f32; TILE_ROWS],
-    add: impl Fn(&mut Sums<S, R>, &Words, &[[S::f32s; R]; WEIGHTS]) + Copy,
-) {
-    if R == 1 {
-        pass::<S, R, 8, WEIGHTS, BYTES>(simd, tile, x, 0, out, add);
-    } else {
-        // The sums of 8 groups are more than 16 registers of 8 lanes: two passes.
-        pass::<S, R, 4, WEIGHTS, BYTES>(simd, tile, x, 0, out, add);
-        pass::<S, R, 4, WEIGHTS, BYTES>(simd, tile, x, 4, out, add);
-    }
-}
-
-/// Groups `first..first + N` of one tile.
-#[inline(always)]
-fn pass<S: Registers, const R: usize, const N: usize, const WEIGHTS: usize, const BYTES: usize>(
-    simd: S,
-    tile: &[[u8; BYTES]],
-    x: &[[[f32; LANES]; WEIGHTS]],
-    first: usize,
-    out: &mut [f32; TILE_ROWS],
-    add: impl Fn(&mut Sums<S, R>, &Words, &[[S::f32s; R]; WEIGHTS]),
-) {
-    let mut sums: [Sums<S, R>; N] = [[simd.splat_f32s(0.0); R]; N];
-    for (fragment, columns) in tile.iter().zip(x) {
-        let (groups, _) = fragment.as_chunks::<{ size_of::<Group>() }>();
-        let mut x = [[simd.splat_f32s(0.0); R]; WEIGHTS];
-        for (x, columns) in x.iter_mut().zip(columns) {
-            *x = load::<S, R>(columns);
+) where
+    L: Lanes<WEIGHTS>,
+{
+    let mut sums = [[simd.splat_f32s(0.0); R]; GROUPS];
+    match (R, WEIGHTS) {
+        (1, _) => pass::<S, L, R, 8, 1, WEIGHTS, BYTES>(simd, tile, x, [0, 0], &mut sums),
+        (2, PAIR) => {
+            for at in 0..2 {
+                pass::<S, L, R, 8, 1, WEIGHTS, BYTES>(simd, tile, x, [0, at], &mut sums);
+            }
         }
-        for (sums, group) in sums.iter_mut().zip(&groups[first..first + N]) {
-            add(sums, &words(group), &x);
+        // Widening codes takes registers: with more sums than four, some would lie in memory.
+        (2, _) => {
+            for part in 0..4 {
+                let first = [4 * (part / 2), part % 2];
+                pass::<S, L, R, 4, 1, WEIGHTS, BYTES>(simd, tile, x, first, &mut sums);
+            }
+        }
+        _ => {
+            for first in [0, 4] {
+                pass::<S, L, R, 4, R, WEIGHTS, BYTES>(simd, tile, x, [first, 0], &mut sums);
+            }
         }
     }
     for (group, sums) in sums.into_iter().enumerate() {
         let mut lanes = [0.0; LANES];
         store::<S, R>(&mut lanes, sums);
-        let (mut top, mut bottom) = (0.0, 0.0);
-        for words in lanes.as_chunks::<4>().0 {
-            top += words[0] + words[2];
-            bottom += words[1] + words[3];
+        let mut rows = [0.0; 2];
+        for lanes in lanes.as_chunks::<4>().0 {
+            let [upper, lower] = L::rows(*lanes);
+            rows = [rows[0] + upper, rows[1] + lower];
         }
-        out[first + group] = top;
-        out[first + group + GROUPS] = bottom;
+        [out[group], out[group + GROUPS]] = rows;
+    }
+}
+
+/// `N` groups and `M` registers of their lanes, from the group and the register `first` on.
+#[inline(always)]
+fn pass<
+    S: Level,
+    L: Lanes<WEIGHTS>,
+    const R: usize,
+    const N: usize,
+    const M: usize,
+    const WEIGHTS: usize,
+    const BYTES: usize,
+>(
+    simd: S,
+    tile: &[[u8; BYTES]],
+    x: &[[[f32; LANES]; WEIGHTS]],
+    [first, register]: [usize; 2],
+    out: &mut [Sums<S, R>; GROUPS],
+) {
+    let mut sums = [[simd.splat_f32s(0.0); M]; N];
+    for (fragment, columns) in tile.iter().zip(x) {
+        let (groups, _) = fragment.as_chunks::<{ size_of::<Group>() }>();
+        let mut x = [[simd.splat_f32s(0.0); M]; WEIGHTS];
+        for (x, columns) in x.iter_mut().zip(columns) {
+            x.copy_from_slice(&S::as_simd_f32s(columns).0[register..register + M]);
+        }
+        for (sums, group) in sums.iter_mut().zip(&groups[first..first + N]) {
+            L::add(simd, sums, group, register, &x);
+        }
+    }
+    for (out, sums) in out[first..].iter_mut().zip(sums) {
+        out[register..register + M].copy_from_slice(&sums);
     }
 }
 

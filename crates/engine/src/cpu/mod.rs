@@ -6,6 +6,7 @@
 //! multiply-add: rows are summed in one order wherever they are computed.
 
 mod attention;
+mod codes;
 mod matvec;
 mod record;
 

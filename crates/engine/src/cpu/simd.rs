@@ -4,6 +4,7 @@
 //! Every level with fused multiply-add gives the same bits: lanes, order and rounding do not
 //! depend on the width of the registers. The scalar level rounds twice where those round once.
 
+pub(crate) use super::codes::Level;
 pub(crate) use pulp::Simd as Registers;
 use pulp::{Scalar, WithSimd};
 
@@ -33,22 +34,22 @@ impl PartialEq for Simd {
 pub(crate) trait Kernel {
     /// Does the work, its 16 lanes in `R` registers. Implementations are `#[inline(always)]`, to
     /// be compiled inside each level.
-    fn run<S: Registers, const R: usize>(self, simd: S);
+    fn run<S: Level, const R: usize>(self, simd: S);
 }
 
-/// Calls a kernel with the number of registers that a level needs.
-struct Fitted<K>(K);
+/// Calls a kernel with a level's type and the number of registers that the level needs.
+struct Fitted<S, K>(S, K);
 
-impl<K: Kernel> WithSimd for Fitted<K> {
+impl<S: Level, K: Kernel> WithSimd for Fitted<S, K> {
     type Output = ();
 
     #[inline(always)]
-    fn with_simd<S: Registers>(self, simd: S) {
+    fn with_simd<Same: Registers>(self, _: Same) {
         match S::F32_LANES {
-            16 => self.0.run::<S, 1>(simd),
-            8 => self.0.run::<S, 2>(simd),
-            4 => self.0.run::<S, 4>(simd),
-            _ => self.0.run::<S, 16>(simd),
+            16 => self.1.run::<S, 1>(self.0),
+            8 => self.1.run::<S, 2>(self.0),
+            4 => self.1.run::<S, 4>(self.0),
+            _ => self.1.run::<S, 16>(self.0),
         }
     }
 }
@@ -90,15 +91,20 @@ impl Simd {
     #[inline]
     pub(crate) fn run(self, kernel: impl Kernel) {
         match self {
-            Simd::Scalar => Registers::vectorize(Scalar::new(), Fitted(kernel)),
+            Simd::Scalar => run_at(Scalar::new(), kernel),
             #[cfg(target_arch = "x86_64")]
-            Simd::Avx2(level) => Registers::vectorize(level, Fitted(kernel)),
+            Simd::Avx2(level) => run_at(level, kernel),
             #[cfg(target_arch = "x86_64")]
-            Simd::Avx512(level) => Registers::vectorize(level, Fitted(kernel)),
+            Simd::Avx512(level) => run_at(level, kernel),
             #[cfg(target_arch = "aarch64")]
-            Simd::Neon(level) => Registers::vectorize(level, Fitted(kernel)),
+            Simd::Neon(level) => run_at(level, kernel),
         }
     }
+}
+
+#[inline(always)]
+fn run_at<S: Level>(level: S, kernel: impl Kernel) {
+    Registers::vectorize(level, Fitted(level, kernel));
 }
 
 /// Lanes that the arithmetic is written on.
@@ -110,72 +116,19 @@ pub(crate) type Words = [u32; LANES];
 /// Sums of 16 lanes, in registers.
 pub(crate) type Sums<S, const R: usize> = [<S as Registers>::f32s; R];
 
-/// Adds `low half * even + high half * odd` of 16 words of two bf16 each to 16 sums.
+/// Adds `low half * even + high half * odd` of a register's words of two bf16 each to its sums.
 #[inline(always)]
-pub(crate) fn add_pairs<S: Registers, const R: usize>(
+pub(crate) fn add_pairs<S: Registers>(
     simd: S,
-    sums: &mut Sums<S, R>,
-    words: &Words,
-    even: [S::f32s; R],
-    odd: [S::f32s; R],
-) {
-    let shift = simd.splat_u32s(16);
-    let mask = simd.splat_u32s(0xffff_0000);
-    let (words, _) = S::as_simd_u32s(words);
-    for at in 0..R {
-        let low = simd.transmute_f32s_u32s(simd.wrapping_dyn_shl_u32s(words[at], shift));
-        let high = simd.transmute_f32s_u32s(simd.and_u32s(words[at], mask));
-        let sum = simd.mul_add_e_f32s(low, even[at], sums[at]);
-        sums[at] = simd.mul_add_e_f32s(high, odd[at], sum);
-    }
-}
-
-/// Of an E4M3 code's seven low bits: the value of exponent field 0 if there were no subnormals.
-const FP8_FIRST: f32 = 1.0 / 128.0;
-/// What the exponent field of an f32 has more than that of an E4M3.
-const FP8_BIAS: u32 = 120 << 23;
-/// The bits of 2^23: a small whole number in the low bits of it is added to it.
-const WHOLE: u32 = 0x4b00_0000;
-const WHOLE_VALUE: f32 = 8_388_608.0;
-
-/// Adds the four E4M3 codes of 16 words, each times its column's values, to 16 sums.
-#[inline(always)]
-pub(crate) fn add_codes<S: Registers, const R: usize>(
-    simd: S,
-    sums: &mut Sums<S, R>,
-    words: &Words,
-    x: &[[S::f32s; R]; 4],
-) {
-    let (words, _) = S::as_simd_u32s(words);
-    for at in 0..R {
-        let mut sum = sums[at];
-        for (byte, x) in x.iter().enumerate() {
-            sum = simd.mul_add_e_f32s(code(simd, words[at], 8 * byte as u32), x[at], sum);
-        }
-        sums[at] = sum;
-    }
-}
-
-/// The values of the codes that begin at this bit of each word. Exact.
-#[inline(always)]
-fn code<S: Registers>(simd: S, words: S::u32s, bit: u32) -> S::f32s {
-    let bits = simd.wrapping_dyn_shr_u32s(words, simd.splat_u32s(bit));
-    let sign = simd.wrapping_dyn_shl_u32s(bits, simd.splat_u32s(24));
-    let sign = simd.and_u32s(sign, simd.splat_u32s(0x8000_0000));
-    let low = simd.and_u32s(bits, simd.splat_u32s(0x7f));
-    let field = simd.wrapping_dyn_shl_u32s(low, simd.splat_u32s(20));
-    let normal = simd.transmute_f32s_u32s(simd.add_u32s(field, simd.splat_u32s(FP8_BIAS)));
-    // A subnormal m stands for m / 512, and the line above has 1/128 + m/1024 for it: what it has
-    // too much is 1/128 - m/1024, which is 0 or less for every other code. Through no f32 that is
-    // subnormal itself: those are slow.
-    let whole = simd.transmute_f32s_u32s(simd.or_u32s(low, simd.splat_u32s(WHOLE)));
-    let excess = simd.mul_add_e_f32s(
-        whole,
-        simd.splat_f32s(-1.0 / 1024.0),
-        simd.splat_f32s(FP8_FIRST + WHOLE_VALUE / 1024.0),
-    );
-    let value = simd.sub_f32s(normal, simd.max_f32s(excess, simd.splat_f32s(0.0)));
-    simd.transmute_f32s_u32s(simd.or_u32s(simd.transmute_u32s_f32s(value), sign))
+    sum: S::f32s,
+    words: S::u32s,
+    even: S::f32s,
+    odd: S::f32s,
+) -> S::f32s {
+    let shifted = simd.wrapping_dyn_shl_u32s(words, simd.splat_u32s(16));
+    let low = simd.transmute_f32s_u32s(shifted);
+    let high = simd.transmute_f32s_u32s(simd.and_u32s(words, simd.splat_u32s(0xffff_0000)));
+    simd.mul_add_e_f32s(high, odd, simd.mul_add_e_f32s(low, even, sum))
 }
 
 /// 16 values into registers.
@@ -278,41 +231,9 @@ mod tests {
 
     impl Kernel for Exp<'_> {
         #[inline(always)]
-        fn run<S: Registers, const R: usize>(self, simd: S) {
+        fn run<S: Level, const R: usize>(self, simd: S) {
             let x = load::<S, R>(self.0);
             store::<S, R>(self.0, x.map(|x| exp_nonpositive(simd, x)));
-        }
-    }
-
-    struct Codes<'a>(&'a Words, &'a mut [f32; LANES], u32);
-
-    impl Kernel for Codes<'_> {
-        #[inline(always)]
-        fn run<S: Registers, const R: usize>(self, simd: S) {
-            let (words, _) = S::as_simd_u32s(self.0);
-            store::<S, R>(self.1, std::array::from_fn(|at| code(simd, words[at], self.2)));
-        }
-    }
-
-    #[test]
-    fn every_code_has_its_value_at_every_level_and_place() {
-        for level in Simd::available() {
-            for byte in 0..4 {
-                for first in (0..256).step_by(LANES) {
-                    let code = |lane: usize| (first + lane) as u32;
-                    let others = |lane: usize| {
-                        !(0xff << (8 * byte)) & 0x1234_5678_u32.wrapping_mul(lane as u32)
-                    };
-                    let words = std::array::from_fn(|lane| code(lane) << (8 * byte) | others(lane));
-                    let mut values = [0.0; LANES];
-                    level.run(Codes(&words, &mut values, 8 * byte));
-                    for (lane, value) in values.into_iter().enumerate() {
-                        let exact = float8::F8E4M3::from_bits(code(lane) as u8).to_f32();
-                        let is_same = value.to_bits() == exact.to_bits();
-                        assert!(is_same || exact.is_nan(), "{}: {value} {exact}", level.name());
-                    }
-                }
-            }
         }
     }
 
