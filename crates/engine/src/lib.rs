@@ -12,6 +12,7 @@ pub use cuda::{CudaEngine, CudaOptions};
 use monolith_abi::{Phase, dump::Dump, fault::FaultDump};
 use monolith_handoff::{Fault, FaultCause};
 use monolith_model::Config;
+use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 
 /// What an engine is and where it runs.
@@ -42,7 +43,8 @@ pub struct EngineInfo {
 /// What [`Engine::decode`] did.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Decoded {
-    /// The greedy tokens, one a step.
+    /// The greedy tokens, one for each step that ran. After a stop token no step runs, so that
+    /// such a token is the last.
     pub tokens: Vec<u32>,
     /// Time of all steps together: on a GPU between two events, on a CPU by the clock.
     pub seconds: f64,
@@ -67,20 +69,62 @@ pub trait Engine {
     /// logits that are not numbers, or a step that failed.
     fn step(&mut self, token: u32, position: usize) -> Result<u32, EngineError>;
 
-    /// Runs a prompt from position 0 on and gives the greedy next token.
+    /// Runs a prompt from position 0 on and gives the greedy next token. Only the prompt's last
+    /// token needs the LM head. `progress` is told the number of tokens that are done, after each
+    /// of them or after a few; where it breaks off, the prompt ends there.
     ///
     /// # Errors
-    /// Those of [`Engine::step`]; a prompt without tokens is a gap.
-    fn prefill(&mut self, tokens: &[u32]) -> Result<u32, EngineError> {
+    /// Those of [`Engine::step`]; a prompt without tokens is a gap;
+    /// [`EngineError::Interrupted`] where `progress` broke off.
+    fn prefill_with(
+        &mut self,
+        tokens: &[u32],
+        progress: &mut dyn FnMut(usize) -> ControlFlow<()>,
+    ) -> Result<u32, EngineError> {
         let mut next = Err(EngineError::Gap { position: 0, cached: 0 });
         for (position, &token) in tokens.iter().enumerate() {
             next = Ok(self.step(token, position)?);
+            report(progress, position + 1, tokens.len())?;
         }
         next
     }
 
-    /// Decodes greedily: `steps` steps from `token` at `position` on, each fed its predecessor's
-    /// token, timed around all of them. Nothing ends the text early.
+    /// [`Engine::prefill_with`] for a prompt that is short: nobody is told how far it is, and
+    /// nobody can end it.
+    ///
+    /// # Errors
+    /// Those of [`Engine::prefill_with`].
+    fn prefill(&mut self, tokens: &[u32]) -> Result<u32, EngineError> {
+        self.prefill_with(tokens, &mut |_| ControlFlow::Continue(()))
+    }
+
+    /// Decodes greedily: up to `steps` steps from `token` at `position` on, each fed its
+    /// predecessor's token, timed around all of them. A token of `stop` ends the text: no step
+    /// runs after the one that gave it.
+    ///
+    /// # Errors
+    /// Those of [`Engine::step`].
+    fn decode_until(
+        &mut self,
+        token: u32,
+        position: usize,
+        steps: usize,
+        stop: &[u32],
+    ) -> Result<Decoded, EngineError> {
+        let begin = Instant::now();
+        let mut tokens = Vec::with_capacity(steps);
+        for step in 0..steps {
+            let from = tokens.last().copied().unwrap_or(token);
+            let next = self.step(from, position + step)?;
+            tokens.push(next);
+            if stop.contains(&next) {
+                break;
+            }
+        }
+        Ok(Decoded { tokens, seconds: begin.elapsed().as_secs_f64() })
+    }
+
+    /// [`Engine::decode_until`] without stop tokens: all `steps` steps run.
     ///
     /// # Errors
     /// Those of [`Engine::step`].
@@ -90,13 +134,7 @@ pub trait Engine {
         position: usize,
         steps: usize,
     ) -> Result<Decoded, EngineError> {
-        let begin = Instant::now();
-        let mut tokens = Vec::with_capacity(steps);
-        for step in 0..steps {
-            let from = tokens.last().copied().unwrap_or(token);
-            tokens.push(self.step(from, position + step)?);
-        }
-        Ok(Decoded { tokens, seconds: begin.elapsed().as_secs_f64() })
+        self.decode_until(token, position, steps, &[])
     }
 
     /// [`Engine::step`], with every block's spans recorded.
@@ -137,6 +175,21 @@ pub trait Engine {
 
     /// A layer phase's whole output in the last step; `None` where there is none.
     fn intermediate(&self, layer: usize, phase: Phase) -> Option<Vec<f32>>;
+}
+
+/// Tells how many of a prompt's tokens are done.
+///
+/// # Errors
+/// [`EngineError::Interrupted`] where the prompt is to end here; after its last token it has ended.
+pub(crate) fn report(
+    progress: &mut dyn FnMut(usize) -> ControlFlow<()>,
+    done: usize,
+    all: usize,
+) -> Result<(), EngineError> {
+    match progress(done) {
+        ControlFlow::Break(()) if done < all => Err(EngineError::Interrupted { done, all }),
+        _ => Ok(()),
+    }
 }
 
 /// Why an engine could not be loaded or a step not be run.
@@ -234,6 +287,14 @@ pub enum EngineError {
         block: usize,
         /// Its last words.
         message: String,
+    },
+    /// The caller ended a prompt.
+    #[error("interrupted after {done} of the prompt's {all} tokens")]
+    Interrupted {
+        /// Tokens that are done.
+        done: usize,
+        /// Tokens of the prompt.
+        all: usize,
     },
     /// An earlier step failed.
     #[error("the engine stopped after an earlier failure: load it again")]

@@ -12,6 +12,7 @@ use monolith_model::{Config, LayerTensor, MemoryWeights, Tensor};
 use monolith_pack::Formats;
 use monolith_reference::{KvFormat, Reference, Stop, first_difference};
 use proptest::prelude::*;
+use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 
 /// How far an engine's value may be from the reference's, as a share of the largest value of the
@@ -107,12 +108,17 @@ proptest! {
 fn the_bits_depend_on_neither_threads_nor_registers_nor_delays() {
     let weights = random(&config(), 11);
     let fused = |level: &Simd| *level != Simd::Scalar;
-    for simd in Simd::available().into_iter().filter(fused) {
-        let base =
-            decode(&mut load(&weights, &CpuOptions { simd: Simd::detect(), ..options(1) }), 60);
-        for threads in [1, 2, 3, 4, 9, 30] {
-            let options = CpuOptions { simd, ..options(threads) };
-            assert_eq!(decode(&mut load(&weights, &options), 60), base);
+    for formats in Formats::NAMED {
+        let pack = pack_as(&random_codes(&config(), 11), formats);
+        let mut base = None;
+        for simd in Simd::available().into_iter().filter(fused) {
+            for threads in [1, 2, 3, 4, 9, 30] {
+                let options = CpuOptions { simd, ..options(threads) };
+                let mut engine = CpuEngine::load(pack.clone(), &options).expect("loads");
+                let decoded = decode(&mut engine, 60);
+                let place = format!("{}, {simd:?} x {threads}", formats.name());
+                assert_eq!(base.get_or_insert_with(|| decoded.clone()), &decoded, "{place}");
+            }
         }
     }
     let base = decode(&mut load(&weights, &options(1)), 25);
@@ -167,6 +173,105 @@ fn going_back_gives_the_same_as_never_having_gone_on() {
         assert_eq!(engine.step(tokens[position], position).expect("runs"), first[position]);
     }
     assert_eq!(engine.cached(), tokens.len());
+}
+
+/// All keys and values, by what the next steps make of them, and the logits of the last.
+fn continuation(engine: &mut CpuEngine, token: u32, position: usize) -> Vec<f32> {
+    let mut all = Vec::new();
+    let mut logits = Vec::new();
+    for step in 0..3 {
+        engine.step(token, position + step).expect("the step runs");
+        engine.logits(&mut logits);
+        all.extend_from_slice(&logits);
+    }
+    all
+}
+
+#[test]
+fn a_prompt_gives_the_same_bits_with_the_head_only_at_its_end() {
+    let weights = random(&config(), 37);
+    for threads in [1, 2, 5] {
+        for length in [1, 2, 33] {
+            let prompt: Vec<u32> = (0..length).map(|at| (at * 29 + 3) % 203).collect();
+            let mut stepped = load(&weights, &options(threads));
+            let mut next = None;
+            for (position, &token) in prompt.iter().enumerate() {
+                next = Some(stepped.step(token, position).expect("the step runs"));
+            }
+            let planted = Some(Planted::Delays { seed: threads as u64 });
+            let mut prefilled = load(&weights, &CpuOptions { planted, ..options(threads) });
+            // Before the second time there are logits and keys of another text.
+            for first in [1, 3] {
+                prefilled.prefill(&[first; 40]).expect("the prompt fits");
+                assert_eq!(prefilled.prefill(&prompt).ok(), next, "{threads}, {length}");
+                assert_eq!(prefilled.cached(), prompt.len());
+            }
+            let [mut expected, mut seen] = [Vec::new(), Vec::new()];
+            stepped.logits(&mut expected);
+            prefilled.logits(&mut seen);
+            assert_eq!(seen, expected, "{threads} threads, {length} tokens");
+            let expected = continuation(&mut stepped, 7, prompt.len());
+            assert_eq!(continuation(&mut prefilled, 7, prompt.len()), expected);
+        }
+    }
+}
+
+#[test]
+fn the_logits_of_a_prompts_first_tokens_are_not_computed() {
+    // A head that is no number is found by whoever computes it.
+    let config = Config { tied: false, ..config() };
+    let mut weights = random(&config, 41);
+    weights.set(Tensor::LmHead, 100, 0, f32::NAN);
+    let mut engine = load(&weights, &options(2));
+    let mut done = Vec::new();
+    let error = engine.prefill_with(&[1, 2, 3, 4], &mut |count| {
+        done.push(count);
+        ControlFlow::Continue(())
+    });
+    assert!(matches!(error, Err(EngineError::NotANumber)), "{error:?}");
+    assert_eq!(done, [1, 2, 3]);
+}
+
+#[test]
+fn a_prompt_says_how_far_it_is_and_ends_where_it_is_told_to() {
+    let weights = random(&config(), 43);
+    let mut engine = load(&weights, &options(2));
+    let prompt = [5; 20];
+    let mut done = Vec::new();
+    let next = engine.prefill_with(&prompt, &mut |count| {
+        done.push(count);
+        ControlFlow::Continue(())
+    });
+    assert!(done.iter().copied().eq(1..=20), "{done:?}");
+    let ended = engine.prefill_with(&prompt, &mut |count| end_at(count, 7));
+    assert!(matches!(ended, Err(EngineError::Interrupted { done: 7, all: 20 })), "{ended:?}");
+    assert_eq!(engine.cached(), 7);
+    // Nothing is lost by it: the same prompt from where it ended.
+    let mut last = None;
+    for position in 7..20 {
+        last = Some(engine.step(5, position).expect("the step runs"));
+    }
+    assert_eq!(last, next.ok());
+    // What is done is done: after the last token there is nothing to end.
+    assert_eq!(engine.prefill_with(&prompt, &mut |count| end_at(count, 20)).ok(), last);
+}
+
+fn end_at(count: usize, end: usize) -> ControlFlow<()> {
+    if count == end { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+}
+
+#[test]
+fn no_step_runs_after_a_stop_token() {
+    let weights = random(&config(), 47);
+    let mut engine = load(&weights, &options(2));
+    let all = engine.decode(1, 0, 60).expect("runs").tokens;
+    assert_eq!((all.len(), engine.cached()), (60, 60));
+    for stop in [vec![all[30]], vec![202, all[0]], vec![all[59], all[10]], vec![]] {
+        let end = all.iter().position(|token| stop.contains(token)).map_or(60, |last| last + 1);
+        let decoded = engine.decode_until(1, 0, 60, &stop).expect("runs");
+        assert_eq!(decoded.tokens, all[..end], "{stop:?}");
+        assert_eq!(engine.cached(), end, "{stop:?}");
+    }
 }
 
 #[test]

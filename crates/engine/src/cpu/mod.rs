@@ -20,17 +20,19 @@ use crate::{Engine, EngineError, EngineInfo};
 use monolith_abi::EventKind;
 use monolith_abi::Phase;
 use monolith_abi::dump::{Dump, NO_BLOCK, NO_LAYER};
+use monolith_abi::kernel::NOT_A_NUMBER;
 use monolith_handoff::Exchange;
 use monolith_model::Config;
 use monolith_pack::Pack;
 use record::{SpanRecord, blocks_from};
 use simd::Simd;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 use std::time::Duration;
-use step::{NOT_A_NUMBER, State, StepFault};
-use team::{Ended, Failure, Shared};
+use step::{State, StepFault};
+use team::{Ended, Failure, Shared, StepKind};
 
 /// Context where none is asked for, if the model goes that far.
 const DEFAULT_CONTEXT: usize = 4096;
@@ -121,7 +123,13 @@ impl CpuEngine {
         Ok(engine)
     }
 
-    fn run_step(&mut self, token: u32, position: usize, record: bool) -> Result<u32, EngineError> {
+    /// Runs one step; gives the next token, which means nothing after a step without a head.
+    fn run_step(
+        &mut self,
+        token: u32,
+        position: usize,
+        kind: StepKind,
+    ) -> Result<u32, EngineError> {
         let config = self.shared.config();
         if token as usize >= config.vocab {
             return Err(EngineError::Token { token, vocab: config.vocab });
@@ -136,17 +144,18 @@ impl CpuEngine {
             return Err(EngineError::Stopped);
         }
         self.epoch = self.epoch.checked_add(1).ok_or(EngineError::Stopped)?;
-        self.shared.start(self.epoch, token as usize, position, record);
+        self.shared.start(self.epoch, token as usize, position, kind);
         if self.shared.take_part(&mut self.own, 0, self.epoch) == Ended::Failed {
             return Err(self.failure());
         }
-        let next = self.argmax(record)?;
+        let next = self.argmax(kind)?;
         self.cached = position + 1;
         Ok(next)
     }
 
-    /// Reads every worker's largest logit; the lowest index of the largest of them.
-    fn argmax(&mut self, record: bool) -> Result<u32, EngineError> {
+    /// Reads every worker's largest logit; the lowest index of the largest of them. After it every
+    /// worker is done with the step.
+    fn argmax(&mut self, kind: StepKind) -> Result<u32, EngineError> {
         let begin_ns = self.shared.now_ns();
         let (mut largest, mut index) = (f32::NEG_INFINITY, NOT_A_NUMBER - 1);
         let mut waited_for = None;
@@ -176,10 +185,11 @@ impl CpuEngine {
                 (largest, index) = (logit, pair[1]);
             }
         }
-        if record {
+        if kind == StepKind::Recorded {
             self.record_argmax(begin_ns, waited_for);
         }
-        if largest == f32::NEG_INFINITY { Err(EngineError::NotANumber) } else { Ok(index) }
+        let is_number = largest > f32::NEG_INFINITY || kind == StepKind::Headless;
+        if is_number { Ok(index) } else { Err(EngineError::NotANumber) }
     }
 
     fn record_argmax(&mut self, begin_ns: u64, waited_for: Option<usize>) {
@@ -234,11 +244,28 @@ impl Engine for CpuEngine {
     }
 
     fn step(&mut self, token: u32, position: usize) -> Result<u32, EngineError> {
-        self.run_step(token, position, false)
+        self.run_step(token, position, StepKind::Plain)
+    }
+
+    fn prefill_with(
+        &mut self,
+        tokens: &[u32],
+        progress: &mut dyn FnMut(usize) -> ControlFlow<()>,
+    ) -> Result<u32, EngineError> {
+        let Some((&last, before)) = tokens.split_last() else {
+            return Err(EngineError::Gap { position: 0, cached: 0 });
+        };
+        for (position, &token) in before.iter().enumerate() {
+            self.run_step(token, position, StepKind::Headless)?;
+            crate::report(progress, position + 1, tokens.len())?;
+        }
+        let next = self.step(last, before.len())?;
+        crate::report(progress, tokens.len(), tokens.len())?;
+        Ok(next)
     }
 
     fn step_recorded(&mut self, token: u32, position: usize) -> Result<(u32, Dump), EngineError> {
-        let next = self.run_step(token, position, true)?;
+        let next = self.run_step(token, position, StepKind::Recorded)?;
         self.shared.hand_in(&mut self.own.records);
         let dump = Dump {
             engine: self.info.engine.into(),

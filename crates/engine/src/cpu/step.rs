@@ -10,6 +10,7 @@ use super::simd::{LANES, silu, sum_of_squares};
 use super::team::{Planted, Shared};
 use crate::rope::RopeTable;
 use monolith_abi::dump::{NO_BLOCK, NO_LAYER};
+use monolith_abi::kernel::NOT_A_NUMBER;
 use monolith_abi::{EventKind, Phase, WeightFormat, pack::TILE_ROWS};
 use monolith_handoff::{Exchange, Fault};
 use monolith_pack::{LayerSection, Section};
@@ -19,9 +20,6 @@ use std::sync::atomic::Ordering;
 /// Tiles whose products are computed before they are posted: long enough to stream, short enough
 /// for the first consumer not to wait for the last row.
 const TILES_PER_POST: usize = 8;
-
-/// The index that stands for "a logit is not a number" in the final slot.
-pub(crate) const NOT_A_NUMBER: u32 = u32::MAX;
 
 /// What a worker keeps from step to step: its part of the KV cache, and room to work.
 #[derive(Debug)]
@@ -93,8 +91,8 @@ pub(crate) struct Step<'a, const XRAY: bool> {
 }
 
 impl<const XRAY: bool> Step<'_, XRAY> {
-    /// The whole step.
-    pub(crate) fn run(&mut self) -> Result<(), StepFault> {
+    /// The whole step, or all of it but the head.
+    pub(crate) fn run(&mut self, has_head: bool) -> Result<(), StepFault> {
         self.embed();
         for layer in 0..self.shared.config().layers {
             self.qkv(layer)?;
@@ -103,7 +101,13 @@ impl<const XRAY: bool> Step<'_, XRAY> {
             self.gate_up(layer)?;
             self.down(layer)?;
         }
-        self.lm_head()
+        if has_head {
+            return self.lm_head();
+        }
+        // The host starts the next step when everybody has posted here, having read all that this
+        // step hands over: without that a fast worker would lap a slow one.
+        self.post_final(f32::NEG_INFINITY, NOT_A_NUMBER - 1);
+        Ok(())
     }
 
     /// Every worker holds the whole residual stream: no hand-off.
@@ -215,11 +219,16 @@ impl<const XRAY: bool> Step<'_, XRAY> {
                 }
             }
         });
+        self.post_final(largest, index);
+        self.worked(Phase::LmHead, None, begin);
+        Ok(())
+    }
+
+    /// Posts this worker's largest logit and its index.
+    fn post_final(&self, largest: f32, index: u32) {
         let units = self.shared.plan.final_units(Exchange::parity(self.epoch), self.worker);
         self.shared.exchange.post(units.start, largest.to_bits(), self.epoch);
         self.shared.exchange.post(units.start + 1, index, self.epoch);
-        self.worked(Phase::LmHead, None, begin);
-        Ok(())
     }
 
     /// `posted = residual + W x`, for o_proj and down.

@@ -10,7 +10,7 @@ use monolith_handoff::{Abort, Doorbell, Exchange, Patience, STOPPED};
 use monolith_model::{Config, LayerTensor, Tensor};
 use monolith_pack::{Formats, Pack};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -74,7 +74,25 @@ pub(crate) struct Shared {
 struct Command {
     token: AtomicUsize,
     position: AtomicUsize,
-    recorded: AtomicBool,
+    kind: AtomicU32,
+}
+
+/// What becomes of a step beside its keys and values.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum StepKind {
+    /// Nothing: a token of a prompt that another one follows. The LM head does not run.
+    Headless,
+    /// Logits and the next token.
+    Plain,
+    /// The same, and the spans of every worker.
+    Recorded,
+}
+
+impl StepKind {
+    fn read(from: &AtomicU32) -> StepKind {
+        const ALL: [StepKind; 3] = [StepKind::Headless, StepKind::Plain, StepKind::Recorded];
+        ALL[from.load(Ordering::Relaxed) as usize]
+    }
 }
 
 /// How a worker's share of a step ended.
@@ -141,10 +159,10 @@ impl Shared {
     }
 
     /// Starts a step on every other worker.
-    pub(crate) fn start(&self, epoch: u32, token: usize, position: usize, recorded: bool) {
+    pub(crate) fn start(&self, epoch: u32, token: usize, position: usize, kind: StepKind) {
         self.command.token.store(token, Ordering::Relaxed);
         self.command.position.store(position, Ordering::Relaxed);
-        self.command.recorded.store(recorded, Ordering::Relaxed);
+        self.command.kind.store(kind as u32, Ordering::Relaxed);
         self.bell.ring(u64::from(epoch));
     }
 
@@ -160,12 +178,14 @@ impl Shared {
     pub(crate) fn take_part(&self, state: &mut State, worker: usize, epoch: u32) -> Ended {
         let token = self.command.token.load(Ordering::Relaxed);
         let position = self.command.position.load(Ordering::Relaxed);
-        let recorded = self.command.recorded.load(Ordering::Relaxed);
+        let kind = StepKind::read(&self.command.kind);
+        let has_head = kind != StepKind::Headless;
+        let recorded = kind == StepKind::Recorded;
         let ended = catch_unwind(AssertUnwindSafe(|| {
             if recorded {
-                Step::<true> { shared: self, state, worker, epoch, token, position }.run()
+                Step::<true> { shared: self, state, worker, epoch, token, position }.run(has_head)
             } else {
-                Step::<false> { shared: self, state, worker, epoch, token, position }.run()
+                Step::<false> { shared: self, state, worker, epoch, token, position }.run(has_head)
             }
         }));
         match ended {

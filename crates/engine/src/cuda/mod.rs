@@ -22,12 +22,17 @@ use monolith_model::Config;
 use monolith_pack::{Formats, Pack};
 use params::Param;
 use producer::Producers;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
 use xray::Recording;
 
 /// Context where none is asked for, if the model goes that far.
 const DEFAULT_CONTEXT: usize = 4096;
+
+/// Tokens of a prompt that are launched before the host waits for them and says how far it is: on
+/// the slowest GPU some tenths of a second.
+const PREFILL_CHUNK: usize = 64;
 
 /// How the CUDA engine is to be loaded.
 #[derive(Clone, Debug)]
@@ -392,29 +397,43 @@ impl Engine for CudaEngine {
         Ok(self.greedy(position, 1)?[0])
     }
 
-    fn prefill(&mut self, tokens: &[u32]) -> Result<u32, EngineError> {
+    fn prefill_with(
+        &mut self,
+        tokens: &[u32],
+        progress: &mut dyn FnMut(usize) -> ControlFlow<()>,
+    ) -> Result<u32, EngineError> {
         let Some(last) = tokens.len().checked_sub(1) else {
             return Err(EngineError::Gap { position: 0, cached: 0 });
         };
         self.check(tokens, 0, tokens.len())?;
         self.put_tokens(tokens, 0)?;
         self.args.logits = self.buffers.logits_address(&self.stream);
-        for position in 0..last {
-            self.launch(position, 0)?;
+        for first in (0..tokens.len()).step_by(PREFILL_CHUNK) {
+            let end = tokens.len().min(first + PREFILL_CHUNK);
+            for position in first..end {
+                self.launch(position, if position == last { STEP_HAS_HEAD } else { 0 })?;
+            }
+            self.finish()?;
+            self.cached = end;
+            crate::report(progress, end, tokens.len())?;
         }
-        self.launch(last, STEP_HAS_HEAD)?;
-        self.finish()?;
-        self.cached = tokens.len();
         Ok(self.greedy(last, 1)?[0])
     }
 
-    fn decode(
+    fn decode_until(
         &mut self,
         token: u32,
         position: usize,
         steps: usize,
+        stop: &[u32],
     ) -> Result<Decoded, EngineError> {
-        self.decode_steps(token, position, steps, None)
+        // The host looks for the stop token afterwards: the steps behind it ran and are dropped.
+        let mut decoded = self.decode_steps(token, position, steps, None)?;
+        if let Some(last) = decoded.tokens.iter().position(|token| stop.contains(token)) {
+            decoded.tokens.truncate(last + 1);
+            self.cached = position + last + 1;
+        }
+        Ok(decoded)
     }
 
     fn step_recorded(&mut self, token: u32, position: usize) -> Result<(u32, Dump), EngineError> {
