@@ -1,8 +1,8 @@
-//! The dump: what an engine leaves behind of one step, before anything is aligned or added up.
+//! The dump: an engine's raw record of one step, before alignment and analysis.
 //!
-//! A block's time is told by stamps: each says what the block does from its clock reading on,
-//! until the next stamp of the same role. Nothing lies between two spans, so nothing is missed;
-//! what is not known is said ([`EventKind::Unrecorded`]).
+//! Stamps record a block's time: each says what the block does from its clock reading on, until the
+//! next stamp of the same role. There are no gaps between spans; time of which nothing is known is
+//! a span of its own ([`EventKind::Unrecorded`]).
 
 use crate::{EventKind, Phase};
 
@@ -27,9 +27,9 @@ pub struct Stamp {
     pub phase: Phase,
     /// The layer of that phase, or [`NO_LAYER`].
     pub layer: u16,
-    /// For a wait on an exchange: the block whose value was seen last, or [`NO_BLOCK`] where none
-    /// was seen to come: all were there at the first look, or came within the recording's delay.
-    /// Else [`NO_BLOCK`].
+    /// For a wait on an exchange: the block whose value was seen last, or [`NO_BLOCK`] if no value
+    /// was seen to arrive (all were there at the first look, or arrived within the recording's
+    /// delay). For everything else [`NO_BLOCK`].
     pub producer: u16,
 }
 
@@ -53,20 +53,20 @@ pub struct Copied {
 pub struct Anchor {
     /// Ticks of the block's own clock.
     pub clock: u64,
-    /// The shared clock: nanoseconds, of which it shows multiples of [`Dump::global_step_ns`].
+    /// The shared clock, in nanoseconds, with a resolution of [`Dump::global_step_ns`].
     pub global_ns: u64,
 }
 
-/// What one block leaves behind. Everything in order of its clock (copies: of their issue).
+/// The record of one block, in the order of its clock (copies in the order of their issue).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BlockDump {
     /// The SM it ran on, or [`NO_SM`].
     pub sm: u16,
-    /// The consumers' stamps: those of the warp (or thread) that speaks for the block.
+    /// The consumers' stamps: those of the one warp or thread that records for the block.
     pub consumer: Vec<Stamp>,
-    /// The loader's stamps; empty where weights are not streamed by a role of their own.
+    /// The loader's stamps; empty where no role of its own streams the weights.
     pub loader: Vec<Stamp>,
-    /// The weight stream's copies; empty likewise.
+    /// The weight stream's copies; empty where the loader's stamps are.
     pub copies: Vec<Copied>,
     /// At least two.
     pub anchors: Vec<Anchor>,
@@ -83,7 +83,7 @@ pub struct Pace {
     pub instrumented_ns: f64,
 }
 
-/// Everything one recorded step leaves behind.
+/// The record of one step.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Dump {
     /// Engine name, `cpu` or `cuda`.
@@ -100,10 +100,9 @@ pub struct Dump {
     pub layers: u16,
     /// Position of the recorded step (tokens already cached).
     pub position: u32,
-    /// Ticks a second of the blocks' own clocks, as far as it is known beforehand: alignment
-    /// measures each.
+    /// Nominal ticks a second of the blocks' own clocks; alignment measures each.
     pub clock_hz: u64,
-    /// Of what the shared clock shows multiples: 64 ns on an H200.
+    /// Resolution of the shared clock: 64 ns on an H200.
     pub global_step_ns: u64,
     /// Bytes that each phase reads in this step, all layers together: weights, and for attention
     /// the KV cache. Phases that read none are left out.

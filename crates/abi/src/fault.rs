@@ -1,8 +1,8 @@
-//! What an engine leaves behind of a step that did not end: who waited for what.
+//! The record of a step that did not end: who waited for what.
 
 use crate::{Phase, Role, WaitKind};
 
-/// What one role of one block waited for when the step was left.
+/// What one role of one block waited for when the step aborted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BlockWait {
     /// Who waited.
@@ -40,16 +40,16 @@ pub struct FaultDump {
     pub blocks: u16,
     /// Position of the step.
     pub position: u32,
-    /// How long a wait could last, in nanoseconds.
-    pub patience_ns: u64,
+    /// The waits' timeout, in nanoseconds.
+    pub timeout_ns: u64,
     /// The wait that was found to be the cause.
     pub cause: BlockWait,
-    /// What every role waited for that was waiting, the cause included; by block and role.
+    /// The waits of all roles that were waiting, the cause included, by block and role.
     pub waits: Vec<BlockWait>,
 }
 
 impl BlockWait {
-    /// For what it waited, and on whom, in words.
+    /// What it waited for, and on whom, in words.
     pub fn what(&self) -> String {
         let name = self.phase.name();
         let place = match self.layer {

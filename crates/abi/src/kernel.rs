@@ -21,9 +21,9 @@ macro_rules! wire_struct {
     };
 }
 
-/// Most blocks that a launch may have: the final slot has room for so many.
+/// The largest number of blocks of a launch, and so the size of the final slot.
 pub const BLOCKS_MAX: u32 = 256;
-/// Most ids that end a text on the device.
+/// The largest number of stop tokens that a launch looks for itself.
 pub const EOS_MAX: usize = 4;
 /// The row that stands for "a logit is not a number".
 pub const NOT_A_NUMBER: u32 = u32::MAX;
@@ -42,12 +42,12 @@ pub const STOPPED_NOT_A_NUMBER: u32 = 2;
 /// [`FaultRecord::state`]: the record is whole.
 pub const FAULT_FILLED: u32 = 1;
 
-/// [`StepArgs::planted_kind`]: a block keeps a phase's values to itself.
-pub const PLANTED_NO_POST: u32 = 1;
-/// [`StepArgs::planted_kind`]: a block's loader leaves a phase's copies out.
-pub const PLANTED_NO_LOAD: u32 = 2;
-/// [`StepArgs::planted_kind`]: a block's consumers do not release a phase's stages.
-pub const PLANTED_NO_RELEASE: u32 = 3;
+/// [`StepArgs::injected_kind`]: a block does not publish a phase's values.
+pub const INJECTED_NO_POST: u32 = 1;
+/// [`StepArgs::injected_kind`]: a block's loader omits a phase's copies.
+pub const INJECTED_NO_LOAD: u32 = 2;
+/// [`StepArgs::injected_kind`]: a block's consumers do not release a phase's stages.
+pub const INJECTED_NO_RELEASE: u32 = 3;
 
 wire_struct! {
     /// The kernel's parameters. Pointers are device addresses; offsets are bytes from `weights`,
@@ -92,9 +92,9 @@ wire_struct! {
         /// Embedding.
         embedding: u64, "u64 @";
         /// How long a wait may last.
-        patience_ns: u64, "u64 @";
-        /// What each block waited for when the launch was left: `[blocks][2]`, its consumers and
-        /// its loader.
+        timeout_ns: u64, "u64 @";
+        /// What each block waited for when the launch aborted: `[blocks][2]`, its consumers and its
+        /// loader.
         waits: u64, "FaultRecord* @";
         /// The X-ray's buffers, [`XRAY_BLOCK_BYTES`] a block, or null: this step is not recorded.
         xray: u64, "u8* @";
@@ -112,17 +112,17 @@ wire_struct! {
         eos_count: u32, "u32 @";
         /// Ids that end a text.
         eos: [u32; EOS_MAX], "u32 @[EOS_MAX]";
-        /// `PLANTED_*`, or 0: a fault for the tests of the fault path.
-        planted_kind: u32, "u32 @";
+        /// `INJECTED_*`, or 0: a fault for the tests of the fault path.
+        injected_kind: u32, "u32 @";
         /// Which block.
-        planted_block: u32, "u32 @";
+        injected_block: u32, "u32 @";
         /// Which layer.
-        planted_layer: u32, "u32 @";
+        injected_layer: u32, "u32 @";
         /// Which phase.
-        planted_phase: u32, "u32 @";
-        /// Not 0: blocks dawdle before some gathers, by a hash of this.
+        injected_phase: u32, "u32 @";
+        /// Not 0: injects pseudo-random delays before some gathers, by a hash of this.
         delay_seed: u32, "u32 @";
-        /// Nothing: there is no padding.
+        /// Reserved; makes the size explicit.
         reserved: u32, "u32 @";
     }
 }
@@ -130,20 +130,20 @@ wire_struct! {
 wire_struct! {
     /// Words in device memory that outlive a launch.
     Control {
-        /// Not 0: a block gave up, and all leave.
+        /// Not 0: a block gave up; all blocks abort.
         abort: u32, "u32 @";
         /// Not 0: some thread is writing the fault record.
         fault_claimed: u32, "u32 @";
-        /// `STOPPED_*`, or 0: launches that follow do nothing.
+        /// `STOPPED_*`, or 0. Not 0: the launches that follow do nothing.
         stopped: u32, "u32 @";
-        /// Of the waits that timed out, the rank of the first in the order of the data's flow,
+        /// Of the waits that timed out, the rank of the first one in the order in which data flows,
         /// with its bits inverted.
         rank_inverted: u32, "u32 @";
     }
 }
 
 wire_struct! {
-    /// The first wait that ended without what it waited for.
+    /// A wait that was given up.
     FaultRecord {
         /// [`FAULT_FILLED`] once the rest is written.
         state: u32, "u32 @";
@@ -153,9 +153,9 @@ wire_struct! {
         block: u32, "u32 @";
         /// Which warp of the block.
         warp: u32, "u32 @";
-        /// Of which layer the thing waited for was, or `NO_LAYER`.
+        /// The layer that was waited for, or `NO_LAYER`.
         layer: u32, "u32 @";
-        /// Of which phase: a [`crate::Phase`].
+        /// The phase that was waited for: a [`crate::Phase`].
         phase: u32, "u32 @";
         /// Exchange: the unit. Ring: the stage.
         unit: u32, "u32 @";
@@ -165,7 +165,7 @@ wire_struct! {
         seen: u32, "u32 @";
         /// The step's epoch.
         epoch: u32, "u32 @";
-        /// Nothing: there is no padding.
+        /// Reserved; makes the size explicit.
         reserved: [u32; 6], "u32 @[6]";
     }
 }
@@ -173,13 +173,13 @@ wire_struct! {
 const _: () = assert!(size_of::<FaultRecord>() == 64 && size_of::<Control>() == 16);
 const _: () = assert!(size_of::<StepArgs>() == 22 * 8 + 16 * 4);
 
-/// Readings of the clock that a block's consumers may leave in one step.
+/// Notes of a block's consumers that one step has room for.
 pub const XRAY_CONSUMER: u32 = 4096;
-/// Copies whose issue a block's loader may leave, and whose arrival its observer.
+/// Copies that one step has room for: their issue by the loader, their arrival by the observer.
 pub const XRAY_COPIES: u32 = 2048;
-/// Anchors that the observer may leave.
+/// Anchors that one step has room for.
 pub const XRAY_ANCHORS: u32 = 2048;
-/// From one block's buffers to the next one's.
+/// Size of one block's buffers.
 pub const XRAY_BLOCK_BYTES: u32 =
     size_of::<XrayHeader>() as u32 + 8 * XRAY_CONSUMER + (16 + 4) * XRAY_COPIES + 16 * XRAY_ANCHORS;
 
@@ -191,10 +191,11 @@ const _: () = assert!(crate::Moment::ALL.len() <= 1 << XRAY_MOMENT_BITS);
 pub const XRAY_NO_LAYER: u32 = 0xff;
 
 wire_struct! {
-    /// First in a block's X-ray buffers. Behind it, clocks by their low 32 bits: the consumers'
-    /// notes (8 bytes: clock, note); the loader's copies (16: when it looked for a free stage in
-    /// vain, or 0; when it issued the copy; kind, phase, layer and size; nothing); their arrivals
-    /// (4: clock); and with all 64 bits the anchors (16: clock, global timer).
+    /// The header of a block's X-ray buffers. Behind it follow, with the low 32 bits of clocks: the
+    /// consumers' notes (8 bytes: clock, note); the loader's copies (16 bytes: when it looked for a
+    /// free stage in vain, or 0; when it issued the copy; kind, phase, layer and size; unused);
+    /// their arrivals (4 bytes: clock); and with 64-bit clocks the anchors (16 bytes: clock, global
+    /// timer).
     XrayHeader {
         /// `clock64` when the observer began: what the stamps' 32 bits count from.
         begin_clock: u64, "u64 @";
@@ -210,9 +211,9 @@ wire_struct! {
         arrivals: u32, "u32 @";
         /// Anchors.
         anchors: u32, "u32 @";
-        /// The step's epoch: what is older is not of this step.
+        /// The step's epoch, written last: a header with another epoch is not of this step.
         epoch: u32, "u32 @";
-        /// Nothing: there is no padding.
+        /// Reserved; makes the size explicit.
         reserved: [u32; 7], "u32 @[7]";
     }
 }

@@ -121,8 +121,8 @@ wire_enum! {
 }
 
 wire_enum! {
-    /// Where the consumers of a block of the megakernel are, in the X-ray's notes. 0 stands for
-    /// "no note yet".
+    /// In the X-ray's notes: what the consumers of a block of the megakernel do from here on. 0 stands
+    /// for "no note yet".
     Moment {
         /// Nothing: a place for a note.
         None = 0, "none";
@@ -130,7 +130,8 @@ wire_enum! {
         Began = 1, "began";
         /// Attention begins with work before its gather. Which: the layer.
         Entered = 2, "entered";
-        /// The wait for a product's gather begins. Which: the product, four a layer, then the head.
+        /// The wait for a matvec's gather begins. Which: the matvec's index, four a layer, then the
+        /// LM head.
         Asked = 3, "asked";
         /// The wait for heads begins. Which: the layer.
         AskedHeads = 4, "asked_heads";
@@ -138,21 +139,21 @@ wire_enum! {
         AskedPartials = 5, "asked_partials";
         /// The wait for all blocks' best logits begins.
         AskedLogits = 6, "asked_logits";
-        /// The barrier that ends a gather is behind them. Which: 1 + the unit that came last,
-        /// counted from the first slot, and the clock is that of its coming; 0 where none had to be
-        /// waited for.
+        /// They have passed the barrier that ends a gather. Which: 1 + the unit that arrived last,
+        /// counted from the first slot (the clock is then that of its arrival), or 0 if no unit had
+        /// to be waited for.
         Gathered = 7, "gathered";
-        /// They come to the barrier at which the warps' sums meet.
+        /// They arrive at the barrier behind which the warps' sums are added up.
         Multiplied = 8, "multiplied";
-        /// And leave it.
+        /// They leave that barrier.
         Summed = 9, "summed";
-        /// A stage is not there yet.
+        /// A stall begins: a stage's weights have not arrived yet.
         Starved = 10, "starved";
-        /// It is.
+        /// The stall ends.
         Fed = 11, "fed";
         /// The argmax begins.
         Argmax = 12, "argmax";
-        /// All is done.
+        /// The step is done.
         Ended = 13, "ended";
     }
 }

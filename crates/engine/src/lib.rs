@@ -268,7 +268,7 @@ pub enum EngineError {
     /// A wait inside the kernel ended without what it waited for.
     #[error(
         "block {} (warp {}) waited for {} and gave up after {:?}",
-        .0.cause.block, .0.cause.warp, .0.cause.what(), Duration::from_nanos(.0.patience_ns)
+        .0.cause.block, .0.cause.warp, .0.cause.what(), Duration::from_nanos(.0.timeout_ns)
     )]
     KernelFault(Box<FaultDump>),
     /// The GPU, its driver or the kernel cannot be used: why, and what helps.

@@ -4,7 +4,7 @@
 #include "ptx.cuh"
 #include "shared.cuh"
 
-// Where two neighbouring columns lie (the first is even), in values.
+// Index of two neighbouring columns (the first is even), in values.
 __device__ __forceinline__ int activation_index(int column) {
   const int within = column % abi::FRAGMENT_COLS;
   return column - within + within % 8 * 2 + within / 8 * 2;
@@ -44,7 +44,7 @@ struct Parts {
   }
 };
 
-// Once a launch, before the first product: the row of zeros.
+// Once a launch, before the first matvec: the row of zeros.
 __device__ __forceinline__ void clear_zero_row(Shared& shared) {
   for (int at = threadIdx.x; at < X_STRIDE; at += blockDim.x) shared.x[PARTS][at] = 0;
 }

@@ -1,8 +1,8 @@
-// The exchange: one phase's output made visible to the next phase's blocks. A unit is a value and
-// the step's epoch in one 64-bit store; consumers poll the data itself. Every (layer, phase) has
-// its own slot, written once a step, so that nothing is reset and no flag is needed. No block is
-// lapped: launches follow one another, and a launch ends only when every block has read all it
-// needs.
+// The exchange: one phase's output made visible to the next phase's blocks. Producers publish and
+// consumers poll the data itself, with the flag in the data as in NCCL's LL protocol (4 bytes of data
+// and 4 bytes of flag in one 64-bit store): a unit is an fp32 value and the step's epoch. Every
+// (layer, phase) has its own slot, written once a step, so that nothing is ever reset. No block is
+// lapped: launches follow one another, and a launch ends only when every block has read all it needs.
 #pragma once
 #include "fault.cuh"
 #include "xray.cuh"
@@ -14,7 +14,7 @@ __device__ __forceinline__ u64 unit_of(float value, u32 epoch) {
 __device__ __forceinline__ float value_of(u64 unit) { return __uint_as_float(u32(unit)); }
 __device__ __forceinline__ u32 epoch_of(u64 unit) { return u32(unit >> 32); }
 
-// Where a slot is, and what to say of it.
+// Where a slot is, and how a fault record names it.
 struct Slot {
   u64* units;
   u32 layer;
@@ -26,14 +26,15 @@ __device__ __forceinline__ Slot slot_of(const abi::StepArgs& args, u32 layer, ab
   return {args.slots + u64(layer) * shape::LAYER_UNITS + offset, layer, phase};
 }
 
-__device__ __forceinline__ bool keeps_quiet(const abi::StepArgs& args, const Slot& slot) {
-  return args.planted_kind == abi::PLANTED_NO_POST && args.planted_block == blockIdx.x &&
-         args.planted_layer == slot.layer && args.planted_phase == static_cast<u32>(slot.phase);
+// An injected fault: this block does not publish this slot.
+__device__ __forceinline__ bool withholds(const abi::StepArgs& args, const Slot& slot) {
+  return args.injected_kind == abi::INJECTED_NO_POST && args.injected_block == blockIdx.x &&
+         args.injected_layer == slot.layer && args.injected_phase == static_cast<u32>(slot.phase);
 }
 
-__device__ __forceinline__ void post(const abi::StepArgs& args, const Slot& slot, int index,
+__device__ __forceinline__ void publish(const abi::StepArgs& args, const Slot& slot, int index,
                                      float value) {
-  if (keeps_quiet(args, slot)) return;
+  if (withholds(args, slot)) return;
   ptx::store_relaxed(slot.units + index, unit_of(value, args.epoch));
 }
 
@@ -52,14 +53,18 @@ __device__ __forceinline__ Words load_pair(const u64* unit) {
   return words;
 }
 
-// Spins for two neighbouring units, the first at the even index. They are not of the epoch if the
-// launch is to be left.
-__device__ __forceinline__ Words wait_pair(const abi::StepArgs& args, const Slot& slot, int index) {
+// Spins for two neighbouring units, the first at the even index. On abort the words returned are not
+// of the epoch.
+__device__ __forceinline__ Words wait_pair(const abi::StepArgs& args, ::xray::Notes& log,
+                                           const Slot& slot, int index) {
   const u32 begin = ptx::global_timer_1024ns();
 #pragma unroll 1
   for (u32 spins = 1;; spins++) {
     const Words words = load_pair(slot.units + index);
-    if (are_of(words, args.epoch)) return words;
+    if (are_of(words, args.epoch)) {
+      xray::saw(log, slot.units + index, spins);
+      return words;
+    }
     if (spins % SPINS_PER_LOOK != 0) continue;
     const bool second = epoch_of(words.first) == args.epoch;
     const Wait wait = {abi::WaitKind::Exchange, slot.layer, slot.phase,
@@ -69,34 +74,35 @@ __device__ __forceinline__ Words wait_pair(const abi::StepArgs& args, const Slot
   }
 }
 
-// Hands `N` pairs of neighbouring units of a slot to `each(at, values)`: those that `used(at)` says,
-// at the even index `index(at)`. All are loaded before any is waited for, so that their trips
-// overlap; then only what is missing is polled, since every poll is in the way of the stores it
-// waits for. False if the launch is to be left.
+// Polls up to `N` pairs of neighbouring units of a slot and hands their values to `each(at, values)`:
+// the pairs for which `used(at)` holds, at the even index `index(at)`. All are loaded before any is
+// waited for, so that the loads overlap; then only the missing ones are polled, since every poll
+// delays the stores that it waits for. Returns false on abort.
 template <int N, class Used, class Index, class Each>
-__device__ __forceinline__ bool take(const abi::StepArgs& args, const ::xray::Notes& log,
+__device__ __forceinline__ bool poll(const abi::StepArgs& args, ::xray::Notes& log,
                                      const Slot& slot, Used used, Index index, Each each) {
   Words words[N];
 #pragma unroll
   for (int at = 0; at < N; at++) {
     if (used(at)) words[at] = load_pair(slot.units + index(at));
   }
-  bool fine = true;
+  xray::begin_polls(log);
+  bool ok = true;
 #pragma unroll
   for (int at = 0; at < N; at++) {
     if (!used(at)) continue;
     if (!are_of(words[at], args.epoch)) {
-      words[at] = wait_pair(args, slot, index(at));
-      xray::saw(log, slot.units + index(at));
+      words[at] = wait_pair(args, log, slot, index(at));
     }
-    fine = are_of(words[at], args.epoch) && fine;
+    ok = are_of(words[at], args.epoch) && ok;
     each(at, float2{value_of(words[at].first), value_of(words[at].second)});
   }
-  return fine;
+  return ok;
 }
 
-// Dawdles before some gathers, by a hash of who and when: bits must not depend on it.
-__device__ __forceinline__ void maybe_delay(const abi::StepArgs& args, u32 layer, abi::Phase phase) {
+// Injects pseudo-random delays before some gathers (a hash of block, warp, layer and phase); results
+// must not change.
+__device__ __forceinline__ void inject_delay(const abi::StepArgs& args, u32 layer, abi::Phase phase) {
   if (args.delay_seed == 0) return;
   u32 hash = args.delay_seed ^ (blockIdx.x * 0x9e3779b9u) ^ (threadIdx.x / 32 * 0x85ebca6bu);
   hash = (hash ^ (layer * 0xc2b2ae35u) ^ (static_cast<u32>(phase) * 0x27d4eb2fu)) * 0x165667b1u;

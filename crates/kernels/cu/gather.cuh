@@ -1,5 +1,5 @@
-// Gathering an activation: polled by all consumer threads, two values each at a time, and kept in
-// shared memory as the product wants it.
+// Gathering an activation: all consumer threads poll, two values each at a time, and store them in
+// shared memory in the order in which the matvec reads them.
 #pragma once
 #include "exchange.cuh"
 #include "matvec.cuh"
@@ -16,9 +16,9 @@ __device__ __forceinline__ int column_of(int pair) {
   return 2 * (int(threadIdx.x) + pair * shape::CONSUMERS);
 }
 
-// The layer whose output a product gathers: what qkv and the LM head take is the layer's before.
-__device__ __forceinline__ u32 source_layer(u32 product, const PhaseRow& row) {
-  return (product - (row.from == abi::Phase::Down)) / LAYER_PRODUCTS;
+// The layer whose output a matvec gathers: qkv and the LM head take the output of the layer before.
+__device__ __forceinline__ u32 source_layer(u32 matvec, const PhaseRow& row) {
+  return (matvec - (row.from == abi::Phase::Down)) / LAYER_MATVECS;
 }
 
 // The reciprocal RMS of the normed activation.
@@ -29,15 +29,15 @@ __device__ __forceinline__ float norm_scale(const Consumer& my) {
   return 1.f / sqrtf(squares / shape::HIDDEN + my.args.norm_eps);
 }
 
-// Gathers the activation of a product. A normed one is the residual stream, which is kept, times
-// the norm's weight; the reciprocal RMS multiplies the product later (norm_scale): the norm costs
-// no hand-off. False if the launch is to be left.
+// Gathers the activation of a matvec. A normed one is the residual stream, which is kept, times the
+// norm's weight; the epilogue multiplies by the reciprocal RMS (norm_scale), so the norm costs no
+// hand-off. Returns false on abort.
 template <class Format>
-__device__ __forceinline__ bool gather(Consumer& my, u32 product, const PhaseRow& row, u32 token) {
+__device__ __forceinline__ bool gather(Consumer& my, u32 matvec, const PhaseRow& row, u32 token) {
   // Loaded before anything is waited for.
   u32 weights[HIDDEN_PAIRS];
   if (row.normed) {
-    const u8* weight = norm_of(my.args, product);
+    const u8* weight = norm_of(my.args, matvec);
 #pragma unroll
     for (int pair = 0; pair < HIDDEN_PAIRS; pair++) {
       if (column_of(pair) < shape::HIDDEN) {
@@ -45,8 +45,8 @@ __device__ __forceinline__ bool gather(Consumer& my, u32 product, const PhaseRow
       }
     }
   }
-  if (product != 0) {
-    xray::note(my.log, abi::Moment::Asked, product);
+  if (matvec != 0) {
+    xray::note(my.log, abi::Moment::Asked, matvec);
   }
   float squares = 0.f;
   const auto keep = [&](int pair, float2 values) {
@@ -59,7 +59,7 @@ __device__ __forceinline__ bool gather(Consumer& my, u32 product, const PhaseRow
     const float2 scaled = {values.x * Format::X_SCALE, values.y * Format::X_SCALE};
     Format::Activation::set(my.shared, column_of(pair), scaled);
   };
-  if (product == 0) {
+  if (matvec == 0) {
     // The residual stream is the token's row of the embedding, which every block reads.
     const u8* embedding = my.args.weights + my.args.embedding;
 #pragma unroll
@@ -69,18 +69,18 @@ __device__ __forceinline__ bool gather(Consumer& my, u32 product, const PhaseRow
                                                  column_of(pair)));
     }
   } else {
-    const u32 layer = source_layer(product, row);
+    const u32 layer = source_layer(matvec, row);
     const Slot slot = slot_of(my.args, layer, row.from, row.from_slot);
-    maybe_delay(my.args, layer, row.from);
-    my.fine = take<PAIRS>(
+    inject_delay(my.args, layer, row.from);
+    my.ok = poll<PAIRS>(
                   my.args, my.log, slot, [&](int pair) { return column_of(pair) < row.columns; },
                   [](int pair) { return column_of(pair); }, keep) &&
-              my.fine;
+              my.ok;
   }
 #pragma unroll
   for (int lane = 16; lane > 0; lane /= 2) squares += __shfl_xor_sync(~0u, squares, lane);
   if (my.lane() == 0 && row.normed) my.shared.warp_squares[my.warp()] = squares;
-  const bool fine = my.sync();
+  const bool ok = my.sync();
   xray::note(my.log, abi::Moment::Gathered);
-  return fine;
+  return ok;
 }

@@ -1,4 +1,4 @@
-// The one streaming product: this block's tiles of a matrix times the activation.
+// The one streaming matrix-vector product: this block's tiles of a matrix times the activation.
 #pragma once
 #include "ring.cuh"
 #include "tiles.cuh"
@@ -8,9 +8,9 @@ struct Consumer {
   const abi::StepArgs& args;
   Shared& shared;
   RingCursor cursor;
-  // False once a wait has failed; the block leaves together at the next barrier.
-  bool fine = true;
-  // Nothing where nothing is recorded.
+  // False once a wait has failed; all consumers of the block leave together at the next barrier.
+  bool ok = true;
+  // Empty in builds without the X-ray.
   ::xray::Notes log;
 
   __device__ __forceinline__ int warp() const { return threadIdx.x / 32; }
@@ -18,30 +18,30 @@ struct Consumer {
   __device__ __forceinline__ int thread() const { return threadIdx.x; }
 
   __device__ __forceinline__ bool sync() {
-    fine = ptx::consumers_sync_all<shape::CONSUMERS>(fine);
-    return fine;
+    ok = ptx::consumers_sync_all<shape::CONSUMERS>(ok);
+    return ok;
   }
 };
 
-// This block's share of `count` pieces of work, contiguous, the same rule as on the host. In 32
-// bits, which a vocabulary's tiles times 256 blocks fit: a 64-bit division is 150 instructions.
-struct Share {
+// This block's part of `count` tiles: a contiguous range, by the same rule as on the host. 32 bits
+// suffice for a vocabulary's tiles times 256 blocks, and a 64-bit division is 150 instructions.
+struct TileRange {
   int begin, end;
 };
 
-__device__ __forceinline__ Share share_of(int count) {
+__device__ __forceinline__ TileRange tiles_of_block(int count) {
   const u32 block = blockIdx.x, blocks = gridDim.x, pieces = count;
   return {int(block * pieces / blocks), int((block + 1) * pieces / blocks)};
 }
 
-// One stage, its fragments dealt to the team's warps in turn: this warp's. `left` counts the
-// fragments from this warp's first one to the end of the tile.
+// Multiplies this warp's fragments of one stage; fragments are dealt to the team's warps in turn.
+// `left` counts the fragments from this warp's first one to the end of the tile.
 template <class Format>
 __device__ __forceinline__ void multiply_stage(const u8* weights, const u8* x, int left,
                                                float (&sums)[4]) {
   constexpr int STEPS = Format::COLS / abi::FRAGMENT_COLS * Format::Activation::STEP_BYTES;
   constexpr bool WHOLE = Tiles<Format>::WHOLE_ROUNDS;
-  // Two sums, so that one product need not wait for the one before it.
+  // Two sums, so that no MMA waits for the one just before it.
   float others[4] = {0.f, 0.f, 0.f, 0.f};
 #pragma unroll
   for (int at = 0; at < Tiles<Format>::STAGE_FRAGMENTS; at += 2 * shape::TEAM_WARPS) {
@@ -57,20 +57,21 @@ __device__ __forceinline__ void multiply_stage(const u8* weights, const u8* x, i
 
 __device__ __forceinline__ void wait_for_stage(Consumer& my, u32 layer, abi::Phase phase) {
   xray::note(my.log, abi::Moment::Starved);
-  if (!wait_full(my.args, my.shared, my.cursor, layer, phase)) my.fine = false;
+  if (!wait_full(my.args, my.shared, my.cursor, layer, phase)) my.ok = false;
   xray::note(my.log, abi::Moment::Fed);
 }
 
-// One tile: of each stage, the team whose turn it is multiplies the fragments and releases it.
+// One tile, stage by stage: the team whose turn it is multiplies the stage's fragments and releases
+// the stage.
 template <class Format>
 __device__ __forceinline__ void multiply_tile(Consumer& my, int columns, u32 layer, abi::Phase phase,
                                               float (&sums)[4]) {
   constexpr int STEPS = Format::COLS / abi::FRAGMENT_COLS * Format::Activation::STEP_BYTES;
   const int fragments = Tiles<Format>::fragments(columns);
   const int member = my.warp() % shape::TEAM_WARPS, team = my.warp() / shape::TEAM_WARPS;
-  const bool planted = my.args.planted_kind == abi::PLANTED_NO_RELEASE &&
-                       my.args.planted_block == blockIdx.x && my.args.planted_layer == layer &&
-                       my.args.planted_phase == static_cast<u32>(phase);
+  const bool injected = my.args.injected_kind == abi::INJECTED_NO_RELEASE &&
+                       my.args.injected_block == blockIdx.x && my.args.injected_layer == layer &&
+                       my.args.injected_phase == static_cast<u32>(phase);
   const u8* x = Format::Activation::operand(my.shared) + member * STEPS;
 #pragma unroll 1
   for (int first = 0; first < fragments; first += Tiles<Format>::STAGE_FRAGMENTS) {
@@ -80,7 +81,7 @@ __device__ __forceinline__ void multiply_tile(Consumer& my, int columns, u32 lay
       const u8* weights = &my.shared.ring[stage][member * Format::BYTES];
       multiply_stage<Format>(weights, x + first * STEPS, fragments - first - member, sums);
       __syncwarp();
-      if (my.lane() == 0 && !planted) ptx::mbarrier_arrive(&my.shared.empty[stage]);
+      if (my.lane() == 0 && !injected) ptx::mbarrier_arrive(&my.shared.empty[stage]);
     }
     my.cursor.advance();
   }
@@ -97,17 +98,17 @@ __device__ __forceinline__ void keep_sums(float (&to)[BATCH_ROWS], int tile, con
   }
 }
 
-// Calls `each(row, value)` for every row of this block's tiles, a thread a row, in order of the
-// rows for each thread. False if the launch is to be left.
+// Multiplies this block's tiles by the activation, and calls the epilogue `each(row, value)` for
+// every row: a thread a row, each thread in the order of its rows. Returns false on abort.
 template <class Format, class Each>
-__device__ __forceinline__ bool product(Consumer& my, const u8* matrix, Share tiles, int columns,
+__device__ __forceinline__ bool multiply_tiles(Consumer& my, const u8* matrix, TileRange tiles, int columns,
                                         u32 layer, abi::Phase phase, Each each) {
 #pragma unroll 1
   for (int first = tiles.begin, batch = 0; first < tiles.end; first += BATCH_TILES, batch ^= 1) {
     const int count = min(BATCH_TILES, tiles.end - first);
     const int first_team = my.cursor.team(), row = first * shape::TILE_ROWS + my.thread();
     const bool has_row = my.thread() < count * shape::TILE_ROWS;
-    // Loaded before it is wanted.
+    // Loaded before it is needed.
     float scale = 1.f;
     if (has_row) scale = Tiles<Format>::row_scale(matrix, columns, row);
 #pragma unroll 1

@@ -1,8 +1,9 @@
 // One decode step of a dense Qwen3 model in one launch: one block an SM, all of them resident.
+// Blocks are warp-specialized: a producer lane loads, consumer warps compute.
 //
 //   loader lane       streams this block's tiles through a ring of shared-memory stages, in the
 //                     order of use, and never waits for an activation
-//   consumer warps    run the phases: gather what the phase needs, multiply, post
+//   consumer warps    run the phases: gather what the phase needs, multiply, publish
 //   observer lane     in X-ray builds only: sees the tiles arrive
 //   watcher lane      in X-ray builds only: sees where the consumers are
 //
@@ -16,24 +17,23 @@ extern "C" __device__ const u32 monolith_shared_bytes = sizeof(Shared);
 extern "C" __device__ const u32 monolith_threads = shape::THREADS;
 extern "C" __device__ const u64 monolith_slot_units = shape::SLOT_UNITS;
 
-// Products of a step: four a layer, and the LM head where logits are wanted.
-__device__ __forceinline__ u32 products(const abi::StepArgs& args) {
-  return LAYER_PRODUCTS * shape::LAYERS + ((args.flags & abi::STEP_HAS_HEAD) ? 1 : 0);
+// Matrix-vector products (matvecs) of a step: four a layer, and the LM head where logits are wanted.
+__device__ __forceinline__ u32 matvecs(const abi::StepArgs& args) {
+  return LAYER_MATVECS * shape::LAYERS + ((args.flags & abi::STEP_HAS_HEAD) ? 1 : 0);
 }
 
-// This block's weight stream, piece by piece, to whoever loads it. False if the launch is to be
-// left.
+// Hands this block's weight stream to `each`, piece by piece. Returns false on abort.
 template <class Each>
 __device__ __forceinline__ bool weight_stream(const abi::StepArgs& args, Each& each) {
 #pragma unroll 1
-  for (u32 product = 0; product < products(args); product++) {
-    const PhaseRow row = phase_row(product);
-    const Share share = share_of(shape::tiles(row.rows));
+  for (u32 matvec = 0; matvec < matvecs(args); matvec++) {
+    const PhaseRow row = phase_row(matvec);
+    const TileRange share = tiles_of_block(shape::tiles(row.rows));
     const bool is_head = row.phase == abi::Phase::LmHead;
     const TileBytes bytes = is_head ? tile_bytes<HeadFormat>(row.columns) : tile_bytes<LayerFormat>(row.columns);
-    const u8* tiles = matrix_of(args, product) + u64(share.begin) * bytes.all;
+    const u8* tiles = matrix_of(args, matvec) + u64(share.begin) * bytes.all;
     const int count = share.end - share.begin;
-    if (!each_piece(tiles, count, bytes, layer_of(product), row.phase, each)) return false;
+    if (!each_piece(tiles, count, bytes, layer_of(matvec), row.phase, each)) return false;
   }
   return true;
 }
@@ -43,10 +43,10 @@ __device__ __forceinline__ void run_step(Consumer& my) {
   const u32 token = my.args.tokens[my.args.position];
   head::forget_logits(my);
 #pragma unroll 1
-  for (u32 product = 0; product < products(my.args); product++) {
-    if (!run_product(my, product, token)) return;
-    const bool was_qkv = product % LAYER_PRODUCTS == 0 && product < LAYER_PRODUCTS * shape::LAYERS;
-    if (was_qkv && !attention::run(my, product / LAYER_PRODUCTS)) return;
+  for (u32 matvec = 0; matvec < matvecs(my.args); matvec++) {
+    if (!run_matvec(my, matvec, token)) return;
+    const bool was_qkv = matvec % LAYER_MATVECS == 0 && matvec < LAYER_MATVECS * shape::LAYERS;
+    if (was_qkv && !attention::run(my, matvec / LAYER_MATVECS)) return;
   }
   if (my.args.flags & abi::STEP_HAS_HEAD) head::argmax(my);
   xray::note(my.log, abi::Moment::Ended);
@@ -59,24 +59,25 @@ extern "C" __global__ void __launch_bounds__(shape::THREADS, 1)
   xray::begin();
   if (threadIdx.x == 0) {
     ring_init(shared);
-    clear_notes();
+    clear_failed_waits();
   }
   clear_zero_row(shared);
-  // An earlier launch ended the text, or failed: nothing to do.
+  // An earlier launch ended the text or failed: this one does nothing. The host queues launches
+  // without waiting for their tokens, so launches behind the end of a text are normal.
   if (__syncthreads_or(args.control->stopped != 0 || args.control->abort != 0)) return;
   if (threadIdx.x < shape::CONSUMERS) {
     Consumer consumer{args, shared};
     xray::begun(consumer.log);
     run_step(consumer);
-    if (!consumer.fine && threadIdx.x == 0) leave(args, CONSUMERS);
+    if (!consumer.ok && threadIdx.x == 0) report_failed_wait(args, CONSUMERS);
   } else if (threadIdx.x == shape::LOADER) {
     Loader loader{args, shared, {}, ::xray::Stamps(args)};
-    if (!weight_stream(args, loader)) {
-      leave(args, LOADER);
-      // There are copies under way to memory that the block is about to give up.
-      __nanosleep(1000000);
-    }
+    if (!weight_stream(args, loader)) report_failed_wait(args, LOADER);
     xray::loader_ends(loader.stamps);
+    // On abort the consumers leave without looking at the stages that are still being filled, even
+    // where this lane has issued its last copy. The block keeps its shared memory as long as one of
+    // its threads runs.
+    loader.wait_for_copies();
   } else if (threadIdx.x == shape::OBSERVER) {
     xray::observe(args, shared);
   } else if (threadIdx.x == shape::WATCHER) {

@@ -1,17 +1,25 @@
 // In X-ray builds only: two lanes in warps of their own. The watcher reads the clock when thread 0
-// notes a moment. The observer sees every copy arrive, and pins the SM's clock to the timer that
-// all SMs share. Both are short loops: an observer of 14 KB of code, which also decoded the notes, cost
-// the consumers 9 us of a token of 540 on an H200 (notes/xray.md).
+// notes a moment. The observer sees every copy arrive, and takes anchors, which tie the SM's clock to
+// the timer that all SMs share. Both are short loops: an observer of 14 KB of code, which also
+// decoded the notes, cost the consumers 9 us of a token of 540 on an H200 (notes/xray.md).
 #pragma once
 #include "ring.cuh"
 
 namespace xray {
 
-// Whether to look on for what another role of the block is to do. It may have left the launch.
-__device__ __forceinline__ bool expects_more(const abi::StepArgs& args, u32 begin) {
-  if (ptx::load_relaxed(&args.control->abort) != 0) return false;
-  return u64(ptx::global_timer_1024ns() - begin) << 10 <= 3 * args.patience_ns;
-}
+// How long a lane has seen nothing new. Its timeout begins anew with every record: a launch may
+// consist of many long waits, each of which is within the consumers' timeout.
+struct Idle {
+  u32 begin = ptx::global_timer_1024ns(), count = 0;
+
+  // Whether to keep looking, after `records` in all: the roles that are looked at may have aborted.
+  __device__ __forceinline__ bool expects_more(const abi::StepArgs& args, u32 records) {
+    if (ptx::load_relaxed(&args.control->abort) != 0) return false;
+    const u32 now = ptx::global_timer_1024ns();
+    if (records != count) begin = now, count = records;
+    return u64(now - begin) << 10 <= 3 * args.timeout_ns;
+  }
+};
 
 // ---- the watcher
 
@@ -27,8 +35,8 @@ struct Last {
   u32 address = 0, clock = 0;
 };
 
-// Looks at a note, and at the last units, until the note is there or it has looked often. The clock
-// of the last look.
+// Looks at a note, and at the last units, until the note is there or it has looked WATCHER_LOOKS
+// times. Returns the clock of the last look.
 __device__ __forceinline__ u32 look_at(const u32* place, u32& note, Last& last) {
   u32 clock;
 #pragma unroll 1
@@ -38,18 +46,17 @@ __device__ __forceinline__ u32 look_at(const u32* place, u32& note, Last& last) 
     clock = ptx::clock32();
     if (address != last.address) last = {address, clock};
     if (note != 0) break;
-    // Without it a token takes 0.3% longer on an H200: the consumers want shared memory, too.
+    // Without this pause a token takes 0.3% longer on an H200: the consumers need shared memory, too.
     __nanosleep(20);
   }
   return clock;
 }
 
-// The watcher's life: it looks at the next note and at the last units again and again, every 20 to
-// 60 ns.
+// The watcher: it looks at the next note and at the last units again and again, every 20 to 60 ns.
 __device__ __forceinline__ void watch(const abi::StepArgs& args) {
   if (!ON) return;
   Log<CONSUMER_AT, abi::XRAY_CONSUMER, uint2> log(args);
-  u32 begin = ptx::global_timer_1024ns();
+  Idle idle;
   Last last;
   auto moment = abi::Moment::None;
 #pragma unroll 1
@@ -57,7 +64,7 @@ __device__ __forceinline__ void watch(const abi::StepArgs& args) {
     u32* place = &words.notes[log.count % NOTES];
     u32 note, clock = look_at(place, note, last);
     if (note == 0) {
-      if (!expects_more(args, begin)) return;
+      if (!idle.expects_more(args, log.count)) return;
       continue;
     }
     ptx::store_shared(place, 0);
@@ -70,7 +77,6 @@ __device__ __forceinline__ void watch(const abi::StepArgs& args) {
     // What other warps saw before thread 0 began to wait does not count.
     if (begins_wait(moment)) ptx::store_shared(&words.last, last.address = 0);
     log.put({clock, note});
-    if (log.count % NOTES == 0) begin = ptx::global_timer_1024ns();
   }
   if (log.to != nullptr) log.header()->consumer = log.count;
   ptx::store_shared(&words.ended, 1);
@@ -93,8 +99,9 @@ __device__ __forceinline__ bool take_anchor(ulonglong2& anchor) {
   return after - before <= ANCHOR_CLOCKS_MOST;
 }
 
-// The observer's life. It waits for every stage in its turn, as the consumers do; a stage is free
-// only when the observer has released it too (ring_init), so that it misses no round.
+// The observer. It waits for every stage in its turn, as the consumers do; a stage is free only when
+// the observer has released it too (ring_init), so that it misses no round. The header's epoch is
+// written last: a header that holds a step's epoch is complete.
 __device__ __forceinline__ void observe(const abi::StepArgs& args, Shared& shared) {
   if (!ON) return;
   Log<ARRIVALS_AT, abi::XRAY_COPIES, u32> arrivals(args);
@@ -104,9 +111,8 @@ __device__ __forceinline__ void observe(const abi::StepArgs& args, Shared& share
   if (header != nullptr) {
     header->begin_clock = ptx::clock64();
     header->sm_begin = ptx::sm();
-    header->epoch = args.epoch;
   }
-  const u32 begin = ptx::global_timer_1024ns();
+  Idle idle;
   // The first look takes an anchor, which is older than most stamps; the last look takes one too.
   u32 due = LOOKS_PER_ANCHOR;
   bool done = false;
@@ -118,10 +124,10 @@ __device__ __forceinline__ void observe(const abi::StepArgs& args, Shared& share
       ptx::mbarrier_arrive(&shared.empty[cursor.stage]);
       cursor.advance();
       due += LOOKS_PER_COPY;
-    } else if (looks % SPINS_PER_LOOK == 0 && !expects_more(args, begin)) {
+    } else if (looks % SPINS_PER_LOOK == 0 && !idle.expects_more(args, arrivals.count)) {
       return;
     } else {
-      // The warps that compute have the better use for the issue slots.
+      // The warps that compute need the issue slots.
       __nanosleep(40);
     }
     done = ended && ptx::load_shared(&words.issued) == 1 + arrivals.count;
@@ -132,6 +138,7 @@ __device__ __forceinline__ void observe(const abi::StepArgs& args, Shared& share
   header->arrivals = arrivals.count;
   header->anchors = anchors.count;
   header->sm_end = ptx::sm();
+  header->epoch = args.epoch;
 }
 
 }  // namespace xray

@@ -61,8 +61,14 @@ __device__ __forceinline__ bool mbarrier_test(u64* barrier, u32 parity) {
   return done != 0;
 }
 
-// Copies global memory to shared memory behind the program's back; completes on the mbarrier.
-// 16-byte aligned, a multiple of 16 bytes.
+// Orders what this thread knows of shared memory in the generic proxy before its next operations in
+// the async proxy, and the other way round.
+__device__ __forceinline__ void fence_proxy_async() {
+  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
+
+// Copies global memory to shared memory asynchronously; completes on the mbarrier. Addresses are
+// 16-byte aligned, the size is a multiple of 16 bytes.
 __device__ __forceinline__ void bulk_copy(void* to, const void* from, u32 bytes, u64* barrier) {
   asm volatile(
       "cp.async.bulk.shared::cta.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
@@ -138,7 +144,7 @@ __device__ __forceinline__ void store_release_system(u32* to, u32 word) {
 // Whether every thread came with `fine`: all threads get the same answer, so that they leave
 // together or not at all.
 template <int THREADS>
-__device__ __forceinline__ bool consumers_sync_all(bool fine) {
+__device__ __forceinline__ bool consumers_sync_all(bool ok) {
   u32 all;
   asm volatile(
       "{\n"
@@ -148,7 +154,7 @@ __device__ __forceinline__ bool consumers_sync_all(bool fine) {
       "selp.u32 %0, 1, 0, every;\n"
       "}"
       : "=r"(all)
-      : "r"(static_cast<u32>(fine)), "n"(THREADS)
+      : "r"(static_cast<u32>(ok)), "n"(THREADS)
       : "memory");
   return all != 0;
 }

@@ -1,5 +1,21 @@
 // The weight ring: stages of shared memory that one lane fills with bulk copies, in the order in
 // which the consumer warps will want them, and never waiting for an activation.
+//
+// Two proxies access a stage: the bulk copy writes it in the async proxy, the consumers read it in
+// the generic proxy. By the PTX ISA's memory model, accesses in different proxies are ordered only
+// by a proxy fence along the causality path between them.
+//
+//   Copy, then read. "The completion of cp.async.bulk operations is followed by an implicit
+//   generic-async proxy fence": who sees the `full` barrier's phase complete (try_wait, acquire)
+//   sees the bytes.
+//   Read, then copy (the next round overwrites the stage). Each warp arrives on `empty` (release)
+//   after its reads, and the loader waits there (acquire); then the loader executes
+//   fence.proxy.async, which is the proxy fence on that path, in the block and the thread that issue
+//   the copy. CUTLASS's pipelines leave it out, since a read is performed before the release that
+//   follows it; the model's text does not promise that across proxies.
+//
+// No thread writes a stage in the generic proxy. The barriers themselves are initialized in it:
+// fence.mbarrier_init makes that visible to the copies (ring_init).
 #pragma once
 #include "fault.cuh"
 #include "shared.cuh"
@@ -32,16 +48,16 @@ __device__ __forceinline__ void ring_init(Shared& shared) {
   ptx::mbarrier_init_fence();
 }
 
-// Consumers: whether a stage's weights are there. Where waits are recorded the look is one that
-// does not wait itself.
+// Consumers: whether a stage's weights have arrived. X-ray builds use a test that never blocks, so
+// that the wait itself is recorded.
 __device__ __forceinline__ bool is_full(Shared& shared, const RingCursor& cursor) {
   u64* full = &shared.full[cursor.stage];
   return xray::ON ? ptx::mbarrier_test(full, cursor.parity)
                   : ptx::mbarrier_try_wait(full, cursor.parity);
 }
 
-// Consumers: spins for a stage's weights. What keeps them away may be that the stage was never
-// released, and then that is said. False if the launch is to be left.
+// Consumers: spins for a stage's weights. If they do not arrive because the stage was never
+// released, the fault record says so. Returns false on abort.
 __device__ __forceinline__ bool wait_full(const abi::StepArgs& args, Shared& shared,
                                           const RingCursor& cursor, u32 layer, abi::Phase phase) {
   const u32 stage = cursor.stage, parity = cursor.parity;
@@ -63,8 +79,8 @@ __device__ __forceinline__ bool is_empty(Shared& shared, const RingCursor& curso
                   : ptx::mbarrier_try_wait(empty, cursor.parity ^ 1u);
 }
 
-// Loader: spins until a stage is released. It is always waiting where its consumers are, and so
-// waits longer than they do: it is only heard of when nobody else complains.
+// Loader: spins until a stage is released. Its timeout is twice the consumers': it reports only if
+// no consumer times out first. Returns false on abort.
 __device__ __forceinline__ bool wait_empty(const abi::StepArgs& args, Shared& shared,
                                            const RingCursor& cursor, u32 layer, abi::Phase phase) {
   const u32 stage = cursor.stage, parity = cursor.parity ^ 1u;
@@ -76,32 +92,51 @@ __device__ __forceinline__ bool wait_empty(const abi::StepArgs& args, Shared& sh
   return true;
 }
 
+// Longest wait for copies that are under way when the stream ends. A copy takes microseconds: what
+// has not arrived by then was never issued (an injected fault).
+constexpr u32 COPY_NS_MOST = 10000000;
+
 // The loading lane's side. Who arrives: this lane on `full` (with the copy's bytes), one lane of
 // each warp of the stage's team on `empty`. Who waits: this lane on `empty`, that team on `full`.
 struct Loader {
   const abi::StepArgs& args;
   Shared& shared;
   RingCursor cursor;
-  // Nothing where nothing is recorded.
+  // Empty in builds without the X-ray.
   ::xray::Stamps stamps;
 
-  // Loads one piece. False if the launch is to be left.
+  // Loads one piece. Returns false on abort.
   __device__ __forceinline__ bool operator()(const u8* from, u32 bytes, u32 layer, abi::Phase phase) {
     const int stage = cursor.stage;
     if (!is_empty(shared, cursor)) {
       xray::waits_for_stage(stamps);
       if (!wait_empty(args, shared, cursor, layer, phase)) return false;
     }
+    ptx::fence_proxy_async();
     xray::issue(stamps, bytes, phase, layer);
-    const bool planted = args.planted_kind == abi::PLANTED_NO_LOAD &&
-                         args.planted_block == blockIdx.x && args.planted_layer == layer &&
-                         args.planted_phase == static_cast<u32>(phase);
-    if (!planted) {
+    const bool injected = args.injected_kind == abi::INJECTED_NO_LOAD &&
+                         args.injected_block == blockIdx.x && args.injected_layer == layer &&
+                         args.injected_phase == static_cast<u32>(phase);
+    if (!injected) {
       ptx::mbarrier_arrive_expect(&shared.full[stage], bytes);
       ptx::bulk_copy(shared.ring[stage], from, bytes, &shared.full[stage]);
     }
     cursor.advance();
     return true;
+  }
+
+  // Waits until every issued copy has arrived, in a bounded time. A stage before the cursor was
+  // filled last in the cursor's round, the others in the round before it; a stage that was never
+  // filled counts as complete, as in wait_empty.
+  __device__ __forceinline__ void wait_for_copies() {
+    const u32 begin = ptx::global_timer_1024ns();
+#pragma unroll 1
+    for (int stage = 0; stage < shape::STAGES; stage++) {
+      const u32 parity = stage < cursor.stage ? cursor.parity : cursor.parity ^ 1u;
+      while (!ptx::mbarrier_try_wait(&shared.full[stage], parity)) {
+        if (ptx::global_timer_1024ns() - begin > COPY_NS_MOST >> 10) return;
+      }
+    }
   }
 };
 
@@ -110,7 +145,8 @@ struct TileBytes {
   int streamed, all;
 };
 
-// Hands a contiguous range of tiles to `each`, in pieces of at most a stage. False if it said so.
+// Hands a contiguous range of tiles to `each`, in pieces of at most a stage. Returns false as soon
+// as `each` does.
 template <class Each>
 __device__ __forceinline__ bool each_piece(const u8* tiles, int count, TileBytes tile_bytes, u32 layer,
                                            abi::Phase phase, Each& each) {

@@ -28,9 +28,9 @@ constexpr int OBSERVER = LOADER + 32;
 constexpr int WATCHER = OBSERVER + 32;
 constexpr int THREADS = OBSERVER + (ML_XRAY ? 64 : 0);
 
-// A stage is multiplied by one team of warps, the next by the next team: what a stage costs a warp
-// besides its fragments (the wait, the release) is paid by fewer of them. With all 16 warps at
-// every stage it was 250 ns of issue a stage on an H200.
+// A stage is multiplied by one team of warps, the next stage by the next team: fewer warps pay what a
+// stage costs besides its fragments (the wait, the release). In bf16 with all 16 warps at every stage
+// that was 250 ns of issue a stage on an H200. FP8 is fastest with one team (notes/fp8.md).
 constexpr int TEAMS = ML_TEAMS;
 constexpr int TEAM_WARPS = CONSUMER_WARPS / TEAMS;
 static_assert(CONSUMER_WARPS % TEAMS == 0, "whole teams");

@@ -1,9 +1,9 @@
-// The X-ray: clock readings of what a block does and waits for, left in global memory and read by
+// The X-ray: clock readings of what a block does and waits for, written to global memory and read by
 // the host after the step. In builds with ML_XRAY 0 every call is empty, and the machine code is
-// that of sources without the calls, which a test shows: hence each call stands on lines of its
+// that of sources without the calls. A test checks this; for it, each call stands on lines of its
 // own that begin with `xray::`.
 //
-// Three roles of a block are seen:
+// Three roles of a block are recorded:
 //
 //   consumers       thread 0 speaks for them: it notes each moment, and the watcher, a lane in a
 //                   warp of its own, reads the clock when it sees the note (observer.cuh)
@@ -11,9 +11,9 @@
 //   weight stream   the observer, a lane in another warp, sees every copy arrive; and it takes
 //                   anchors
 //
-// The consumers are everybody's critical path: there, a note is one store to shared memory that
-// waits for nothing. Reading the clock there, and storing that, was 2% of a token on an H200
-// (notes/xray.md). What a note means, the host knows.
+// The consumers are the critical path: there, a note is one store to shared memory that waits for
+// nothing. Reading the clock there, and storing it, cost 2% of a token on an H200 (notes/xray.md).
+// The host knows what a note means.
 #pragma once
 #include "ptx.cuh"
 #include "shape.cuh"
@@ -26,7 +26,7 @@ static_assert(shape::LAYERS < int(abi::XRAY_NO_LAYER), "a layer is 8 bits of a c
 static_assert(shape::SLOT_UNITS < 1ull << (32 - abi::XRAY_MOMENT_BITS),
               "a unit's number is the rest of a note");
 
-// ---- where it goes
+// ---- where the records are written
 
 constexpr u32 CONSUMER_AT = sizeof(abi::XrayHeader);
 constexpr u32 LOADER_AT = CONSUMER_AT + 8 * abi::XRAY_CONSUMER;
@@ -34,10 +34,10 @@ constexpr u32 ARRIVALS_AT = LOADER_AT + 16 * abi::XRAY_COPIES;
 constexpr u32 ANCHORS_AT = ARRIVALS_AT + 4 * abi::XRAY_COPIES;
 static_assert(ANCHORS_AT + 16 * abi::XRAY_ANCHORS == abi::XRAY_BLOCK_BYTES, "as on the host");
 
-// A role's records so far; those beyond the buffer are counted and lost.
+// A role's records so far. Records beyond the buffer's end are counted, not stored.
 template <u32 AT, u32 ROOM, class Record>
 struct Log {
-  // The block's buffers; null where the step is not recorded.
+  // The block's buffers; null if the step is not recorded.
   u8* to;
   u32 count = 0;
 
@@ -56,7 +56,7 @@ struct Log {
 
 // ---- the consumers
 
-// Notes that lie about at a time. The watcher looks every few dozen clocks.
+// Notes that can wait for the watcher at a time. It looks every few dozen clocks.
 constexpr u32 NOTES = 128;
 
 struct alignas(4 * NOTES) Words {
@@ -75,10 +75,12 @@ struct alignas(4 * NOTES) Words {
 
 static __shared__ Words words;
 
-// Addresses in shared memory, kept, since to find them takes longer than to write there: where
-// thread 0's next note goes, and `last`.
+// Addresses in shared memory, kept in registers, since computing one takes longer than the store:
+// where thread 0's next note goes, and `last`.
 struct Notes {
   u32 at = 0, last = 0;
+  // Whether this thread has waited for a pair in the running poll.
+  bool has_waited = false;
 };
 
 __device__ __forceinline__ void note(Notes& log, abi::Moment moment, u32 which = 0) {
@@ -97,10 +99,20 @@ __device__ __forceinline__ void begun(Notes& log) {
   note(log, abi::Moment::Began);
 }
 
-// Called by every thread for every pair of units that it had to poll.
-__device__ __forceinline__ void saw(const Notes& log, const u64* units) {
+// Called by every thread before it polls a set of pairs.
+__device__ __forceinline__ void begin_polls(Notes& log) {
   if (!ON) return;
-  ptx::store_shared_if(true, log.last, u32(reinterpret_cast<u64>(units)));
+  log.has_waited = false;
+}
+
+// Called by every thread for every pair of units that it had to poll. A thread waits for its pairs
+// one after the other: a later pair that is there at its first poll came while an earlier one was
+// waited for, so it is not the last.
+__device__ __forceinline__ void saw(Notes& log, const u64* units, u32 polls) {
+  if (!ON) return;
+  const bool is_last = polls > 1 || !log.has_waited;
+  log.has_waited = true;
+  ptx::store_shared_if(is_last, log.last, u32(reinterpret_cast<u64>(units)));
 }
 
 // Before the first barrier of the launch.

@@ -99,10 +99,10 @@ __device__ __forceinline__ u32 read_all(const Bound& bound, const Ring& ring, u3
   u32 all = 0;
   for (u32 chunk = 0; chunk < chunks; chunk++) {
     const u32 stage = chunk % ring.stages, parity = chunk / ring.stages & 1;
-    const bool fine = wait_until(bound, What::StageFull, stage, parity, [&](u32&) {
+    const bool ok = wait_until(bound, What::StageFull, stage, parity, [&](u32&) {
       return ptx::mbarrier_try_wait(&ring.full[stage], parity);
     });
-    if (!__all_sync(~0u, fine)) return all;
+    if (!__all_sync(~0u, ok)) return all;
     const auto* words = reinterpret_cast<const uint4*>(ring.bytes + u64(stage) * ring.stage_bytes);
 #pragma unroll 4
     for (u32 at = threadIdx.x; at < ring.stage_bytes / 16; at += CONSUMER_WARPS * 32) {
@@ -116,11 +116,11 @@ __device__ __forceinline__ u32 read_all(const Bound& bound, const Ring& ring, u3
 
 // Every block reads a contiguous share of `chunks` stages.
 extern "C" __global__ void __launch_bounds__((CONSUMER_WARPS + 1) * 32)
-    probe_read_bulk(Control* control, u64 patience_ns, const uint4* from, u64 first_unit,
+    probe_read_bulk(Control* control, u64 timeout_ns, const uint4* from, u64 first_unit,
                     u32 chunks, u32 stage_bytes, u32 stages, u32* out) {
   extern __shared__ __align__(128) unsigned char bytes[];
   __shared__ u64 full[STAGES_MAX], empty[STAGES_MAX];
-  const Bound bound = {control, patience_ns};
+  const Bound bound = {control, timeout_ns};
   const Ring ring = {bytes, full, empty, stage_bytes, stages};
   if (threadIdx.x == 0) {
     for (u32 stage = 0; stage < stages; stage++) {

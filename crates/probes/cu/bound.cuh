@@ -13,7 +13,7 @@ static_assert(static_cast<u32>(What::Count) == PROBE_WAITS, "the host's names");
 
 struct Bound {
   Control* control;
-  u64 patience_ns;
+  u64 timeout_ns;
 };
 
 constexpr u32 SPINS_PER_LOOK = 64;
@@ -46,7 +46,7 @@ __device__ __forceinline__ bool wait_until(const Bound& bound, What what, u32 in
       if (arrived(seen)) return true;
     }
     if (ptx::load_relaxed(&bound.control->abort) != 0) return false;
-    if (ptx::global_timer_ns() - begin > bound.patience_ns || looks == LOOKS_MAX) {
+    if (ptx::global_timer_ns() - begin > bound.timeout_ns || looks == LOOKS_MAX) {
       give_up(bound.control, what, index, expected, seen);
       return false;
     }

@@ -40,17 +40,17 @@ extern "C" __global__ void __launch_bounds__(32)
     probe_rate(u64 window_ns, u64 clocks_max, u64* out) {
   if (threadIdx.x != 0) return;
   u64 timer_begin, clock_begin, timer_end, clock_end;
-  bool fine = read_at_step(clocks_max, timer_begin, clock_begin);
+  bool ok = read_at_step(clocks_max, timer_begin, clock_begin);
   while (ptx::global_timer_ns() - timer_begin < window_ns) {
     if (u64(clock64()) - clock_begin > clocks_max) {
-      fine = false;
+      ok = false;
       break;
     }
   }
-  fine = read_at_step(clocks_max, timer_end, clock_end) && fine;
+  ok = read_at_step(clocks_max, timer_end, clock_end) && ok;
   u64* mine = out + blockIdx.x * PROBE_RATE_WORDS;
   mine[0] = ops::multiprocessor();
-  mine[1] = fine;
+  mine[1] = ok;
   mine[2] = timer_end - timer_begin;
   mine[3] = clock_end - clock_begin;
   mine[4] = clock_begin;
@@ -71,9 +71,9 @@ struct Stamp {
 // answered at t1, back at t2. The other's clock is ahead by no less than t1 - t2 and no more than
 // t1 - t0. `stamps` holds [block][round]{t0, t1, t2}; `mail` is zero before.
 extern "C" __global__ void __launch_bounds__(32)
-    probe_offsets(Control* control, u64 patience_ns, u64* mail, u32 rounds, Stamp* stamps) {
+    probe_offsets(Control* control, u64 timeout_ns, u64* mail, u32 rounds, Stamp* stamps) {
   if (threadIdx.x != 0) return;
-  const Bound bound = {control, patience_ns};
+  const Bound bound = {control, timeout_ns};
   const bool asks = blockIdx.x == 0;
   const u32 first = asks ? 1 : blockIdx.x, last = asks ? gridDim.x - 1 : blockIdx.x;
   for (u32 other = first; other <= last; other++) {

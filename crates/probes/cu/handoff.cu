@@ -49,22 +49,22 @@ __device__ __forceinline__ bool gather(const Bound& bound, const u64* slot, u32 
     const u32 index = 2 * (threadIdx.x + at * THREADS);
     ptx::load_relaxed_pair(slot + index, words[at][0], words[at][1]);
   }
-  bool fine = true;
+  bool ok = true;
 #pragma unroll
   for (int at = 0; at < PAIRS; at++) {
     const u32 index = 2 * (threadIdx.x + at * THREADS);
     u64 first = words[at][0], second = words[at][1];
     if (epoch_of(first) != epoch || epoch_of(second) != epoch) {
-      fine = wait_until(bound, What::Unit, index, epoch, [&](u32& seen) {
+      ok = wait_until(bound, What::Unit, index, epoch, [&](u32& seen) {
                ptx::load_relaxed_pair(slot + index, first, second);
                seen = epoch_of(first) != epoch ? epoch_of(first) : epoch_of(second);
                return seen == epoch;
-             }) && fine;
+             }) && ok;
     }
     gathered[index] = value_of(first);
     gathered[index + 1] = value_of(second);
   }
-  return fine;
+  return ok;
 }
 
 template <int UNITS>
@@ -82,8 +82,8 @@ __device__ __forceinline__ void exchange_all(const Bound& bound, u64* slots, u32
   for (u32 exchange = 0; exchange < exchanges; exchange++) {
     u64* slot = slots + u64(exchange) * UNITS;
     if (posts) ptx::store_relaxed(slot + index, unit_of(value, epoch));
-    const bool fine = gather<UNITS>(bound, slot, epoch, gathered[exchange & 1]);
-    if (!__syncthreads_and(fine)) return;
+    const bool ok = gather<UNITS>(bound, slot, epoch, gathered[exchange & 1]);
+    if (!__syncthreads_and(ok)) return;
     value = next_value(gathered[exchange & 1][(index * 7 + 1) % UNITS], index);
     if (threadIdx.x == 0) stamps.clocks[exchange + 1] = clock64();
   }
@@ -91,36 +91,36 @@ __device__ __forceinline__ void exchange_all(const Bound& bound, u64* slots, u32
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS)
-    probe_gather_1024(Control* control, u64 patience_ns, u64* slots, u32 epoch, u32 exchanges,
+    probe_gather_1024(Control* control, u64 timeout_ns, u64* slots, u32 epoch, u32 exchanges,
                       u64* out) {
-  exchange_all<1024>({control, patience_ns}, slots, epoch, exchanges, out);
+  exchange_all<1024>({control, timeout_ns}, slots, epoch, exchanges, out);
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS)
-    probe_gather_3072(Control* control, u64 patience_ns, u64* slots, u32 epoch, u32 exchanges,
+    probe_gather_3072(Control* control, u64 timeout_ns, u64* slots, u32 epoch, u32 exchanges,
                       u64* out) {
-  exchange_all<3072>({control, patience_ns}, slots, epoch, exchanges, out);
+  exchange_all<3072>({control, timeout_ns}, slots, epoch, exchanges, out);
 }
 
 // The counter is zero before, and is never reset: exchange n waits for n times all blocks.
 extern "C" __global__ void __launch_bounds__(THREADS)
-    probe_barrier(Control* control, u64 patience_ns, u32* counter, u32 exchanges, u64* out) {
+    probe_barrier(Control* control, u64 timeout_ns, u32* counter, u32 exchanges, u64* out) {
   __shared__ Stamps stamps;
-  const Bound bound = {control, patience_ns};
+  const Bound bound = {control, timeout_ns};
   begin_stamps(stamps);
   for (u32 exchange = 0; exchange < exchanges; exchange++) {
     // Block barrier, then release; acquire, then block barrier.
     __syncthreads();
-    bool fine = true;
+    bool ok = true;
     if (threadIdx.x == 0) {
       ops::add_release(counter);
       const u32 wanted = (exchange + 1) * gridDim.x;
-      fine = wait_until(bound, What::Barrier, exchange, wanted, [&](u32& seen) {
+      ok = wait_until(bound, What::Barrier, exchange, wanted, [&](u32& seen) {
         seen = ops::load_acquire(counter);
         return seen >= wanted;
       });
     }
-    if (!__syncthreads_and(fine)) return;
+    if (!__syncthreads_and(ok)) return;
     if (threadIdx.x == 0) stamps.clocks[exchange + 1] = clock64();
   }
   write_stamps(stamps, exchanges, out);

@@ -83,7 +83,7 @@ pub fn write(dump: &FaultDump) -> Vec<u8> {
         model: dump.model.clone(),
         blocks: dump.blocks,
         position: dump.position,
-        patience_ns: dump.patience_ns,
+        patience_ns: dump.timeout_ns,
         cause: file_from_wait(&dump.cause),
         waits: dump.waits.iter().map(file_from_wait).collect(),
     };
@@ -114,7 +114,7 @@ pub fn read(bytes: &[u8]) -> Result<FaultDump, FaultFileError> {
         model: file.model,
         blocks: file.blocks,
         position: file.position,
-        patience_ns: file.patience_ns,
+        timeout_ns: file.patience_ns,
     };
     let blocks = |wait: &BlockWait| [wait.block, wait.producer];
     let stray = |&block: &u16| block >= dump.blocks;
@@ -207,7 +207,7 @@ impl fmt::Display for Report<'_> {
             dump.variant,
             dump.blocks,
             dump.position,
-            std::time::Duration::from_nanos(dump.patience_ns)
+            std::time::Duration::from_nanos(dump.timeout_ns)
         )?;
         let (links, end) = chain(dump);
         writeln!(f, "\nfrom the cause on:")?;

@@ -79,7 +79,7 @@ pub(super) fn error_from(
         model: about.model,
         blocks: about.blocks as u16,
         position: about.position as u32,
-        patience_ns: about.patience.as_nanos() as u64,
+        timeout_ns: about.timeout.as_nanos() as u64,
         cause,
         waits,
     }))
@@ -92,7 +92,7 @@ pub(super) struct About {
     pub(super) model: String,
     pub(super) blocks: usize,
     pub(super) position: usize,
-    pub(super) patience: Duration,
+    pub(super) timeout: Duration,
     pub(super) consumer_warps: u32,
 }
 
@@ -112,7 +112,7 @@ mod tests {
             model: "a model".into(),
             blocks: 132,
             position: 20,
-            patience: Duration::from_secs(2),
+            timeout: Duration::from_secs(2),
             consumer_warps: 16,
         };
         error_from(record, Vec::new(), &producers, about).to_string()

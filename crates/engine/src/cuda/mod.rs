@@ -8,14 +8,16 @@ mod producer;
 mod xray;
 
 use crate::{Decoded, Engine, EngineError, EngineInfo};
-use cudarc::driver::{CudaFunction, CudaSlice, CudaStream, LaunchConfig, PushKernelArg};
+use cudarc::driver::sys::CUevent_flags;
+use cudarc::driver::{CudaEvent, CudaFunction, CudaSlice, CudaStream, LaunchConfig, PushKernelArg};
 use device::{FaultWords, gpu_error, open, rope_table};
 pub use device::{UsableGpu, usable};
 use fault::{About, BLOCK_RECORDS, RECORD_WORDS};
 use monolith_abi::Phase;
 use monolith_abi::dump::Dump;
 use monolith_abi::kernel::{
-    BLOCKS_MAX, FaultRecord, STEP_APPENDS, STEP_HAS_HEAD, STOPPED_NOT_A_NUMBER, StepArgs,
+    BLOCKS_MAX, EOS_MAX, FaultRecord, STEP_APPENDS, STEP_HAS_HEAD, STOPPED_END_OF_TEXT,
+    STOPPED_NOT_A_NUMBER, StepArgs,
 };
 use monolith_kernels::Variant;
 use monolith_model::Config;
@@ -34,7 +36,10 @@ const DEFAULT_CONTEXT: usize = 4096;
 /// the slowest GPU some tenths of a second.
 const PREFILL_CHUNK: usize = 64;
 
-/// How the CUDA engine is to be loaded.
+/// Index of [`monolith_abi::kernel::Control::stopped`] among the control words.
+const STOPPED_WORD: usize = std::mem::offset_of!(monolith_abi::kernel::Control, stopped) / 4;
+
+/// Options for loading the CUDA engine.
 #[derive(Clone, Debug)]
 pub struct CudaOptions {
     /// Which GPU.
@@ -48,10 +53,10 @@ pub struct CudaOptions {
     /// Positions in the KV cache; `None`: 4,096, or the model's maximum if lower.
     pub context: Option<usize>,
     /// How long a wait may last before it is a fault.
-    pub patience: Duration,
-    /// A fault for the tests of the fault path.
-    pub planted: Option<Planted>,
-    /// Not 0: blocks dawdle before some gathers, by a hash of this.
+    pub timeout: Duration,
+    /// An injected fault, for the tests of the fault path.
+    pub injected: Option<Injected>,
+    /// Not 0: injects pseudo-random delays before some gathers, by a hash of this.
     pub delay_seed: u32,
 }
 
@@ -63,8 +68,8 @@ impl Default for CudaOptions {
             records: false,
             blocks: None,
             context: None,
-            patience: Duration::from_secs(2),
-            planted: None,
+            timeout: Duration::from_secs(2),
+            injected: None,
             delay_seed: 0,
         }
     }
@@ -72,8 +77,8 @@ impl Default for CudaOptions {
 
 /// A fault of one block in one phase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Planted {
-    /// One of `monolith_abi::kernel::PLANTED_*`.
+pub struct Injected {
+    /// One of `monolith_abi::kernel::INJECTED_*`.
     pub kind: u32,
     /// Which block.
     pub block: u32,
@@ -95,7 +100,7 @@ pub struct CudaEngine {
     buffers: Buffers,
     fault: FaultWords,
     variant: &'static Variant,
-    patience: Duration,
+    timeout: Duration,
     clock_hz: u64,
     /// Where a recording variant's steps write.
     recording: Option<Recording>,
@@ -104,7 +109,7 @@ pub struct CudaEngine {
     stopped: bool,
 }
 
-/// Device memory. What only the kernel touches is held for its lifetime.
+/// Device memory. Fields with an underscore are only held: the kernel alone uses them.
 #[derive(Debug)]
 struct Buffers {
     _weights: CudaSlice<u8>,
@@ -122,8 +127,8 @@ impl CudaEngine {
     /// Loads a pack: finds the kernel, copies the weights, allocates everything.
     ///
     /// # Errors
-    /// No driver or GPU, a GPU or model that no kernel is for, no room, a context or number of
-    /// blocks that cannot be.
+    /// There is no driver or GPU, no kernel for the GPU or the model, or too little memory; or the
+    /// context or the number of blocks is not possible.
     pub fn load(pack: Arc<Pack>, options: &CudaOptions) -> Result<CudaEngine, EngineError> {
         let max = pack.config().max_positions;
         let context = options.context.unwrap_or(DEFAULT_CONTEXT.min(max));
@@ -170,7 +175,7 @@ impl CudaEngine {
             buffers,
             fault,
             variant,
-            patience: options.patience,
+            timeout: options.timeout,
             clock_hz: gpu.clock_hz,
             recording,
             cached: 0,
@@ -187,7 +192,7 @@ impl CudaEngine {
         self.stream.memcpy_htod(&poison, &mut self.buffers.logits).map_err(gpu_error)
     }
 
-    /// Checks that the steps fit; every step of a run is checked before the first is launched.
+    /// Checks all steps before the first one is launched.
     fn check(&self, tokens: &[u32], position: usize, steps: usize) -> Result<(), EngineError> {
         let vocab = self.pack.config().vocab;
         if let Some(&token) = tokens.iter().find(|&&token| token as usize >= vocab) {
@@ -219,8 +224,9 @@ impl CudaEngine {
         Ok(())
     }
 
-    /// Waits for what was launched; tells what went wrong in it.
-    fn finish(&mut self) -> Result<(), EngineError> {
+    /// Waits for the steps that were launched, and tells what went wrong in them. Returns whether a
+    /// stop token ended them early.
+    fn finish(&mut self) -> Result<bool, EngineError> {
         if let Err(error) = self.stream.synchronize() {
             self.stopped = true;
             return Err(gpu_error(error));
@@ -229,15 +235,21 @@ impl CudaEngine {
             self.stopped = true;
             return Err(self.fault_error(&record));
         }
-        let control = self.stream.clone_dtoh(&self.buffers.control).map_err(gpu_error)?;
-        if control[2] == STOPPED_NOT_A_NUMBER {
+        let word = self.buffers.control.slice(STOPPED_WORD..=STOPPED_WORD);
+        let stopped = self.stream.clone_dtoh(&word).map_err(gpu_error)?[0];
+        if stopped == STOPPED_NOT_A_NUMBER {
             self.stopped = true;
             return Err(EngineError::NotANumber);
         }
-        Ok(())
+        if stopped == STOPPED_END_OF_TEXT {
+            // Only now: until here the launches behind the stop token had to do nothing.
+            let mut word = self.buffers.control.slice_mut(STOPPED_WORD..=STOPPED_WORD);
+            self.stream.memset_zeros(&mut word).map_err(gpu_error)?;
+        }
+        Ok(stopped == STOPPED_END_OF_TEXT)
     }
 
-    /// Which block each value of the step at this position comes from.
+    /// The owners of the values of the step at this position.
     fn producers(&self, position: usize) -> Producers<'_> {
         Producers::new(self.pack.config(), self.variant, self.info.blocks, position)
     }
@@ -254,36 +266,83 @@ impl CudaEngine {
             model: self.pack.source().model.clone(),
             blocks: self.info.blocks,
             position,
-            patience: self.patience,
+            timeout: self.timeout,
             consumer_warps: self.launch.block_dim.0 / 32 - self.variant.other_warps(),
         };
         fault::error_from(cause, fault::waits_from(&words, &producers), &producers, about)
     }
 
-    /// Decodes greedily; with a chosen step, every step records.
+    /// Decodes greedily, up to and including the first token that is one of `stops` (at most
+    /// `EOS_MAX`); with a chosen step, every step records.
+    ///
+    /// All steps are queued at once. The step whose token is a stop token sets a flag on the device;
+    /// the launches behind it look at the flag first, and do nothing.
     fn decode_steps(
         &mut self,
         token: u32,
         position: usize,
         steps: usize,
+        stops: &[u32],
         chosen: Option<usize>,
     ) -> Result<Decoded, EngineError> {
         self.check(&[token], position, steps)?;
         self.put_tokens(&[token], position)?;
         self.args.logits = 0;
-        let timing = Some(cudarc::driver::sys::CUevent_flags::CU_EVENT_DEFAULT);
-        let begin = self.stream.record_event(timing).map_err(gpu_error)?;
+        self.args.eos_count = stops.len() as u32;
+        self.args.eos[..stops.len()].copy_from_slice(stops);
+        let begin = self.event()?;
+        // The end of every step that can be the last one.
+        let mut ends = Vec::new();
         for step in 0..steps {
             if let Some(chosen) = chosen {
                 self.record(step == chosen)?;
             }
             self.launch(position + step, STEP_HAS_HEAD | STEP_APPENDS)?;
+            if !stops.is_empty() || step + 1 == steps {
+                ends.push(self.event()?);
+            }
         }
-        let end = self.stream.record_event(timing).map_err(gpu_error)?;
-        self.finish()?;
-        let seconds = f64::from(begin.elapsed_ms(&end).map_err(gpu_error)?) / 1e3;
-        self.cached = position + steps;
-        Ok(Decoded { tokens: self.greedy(position, steps)?, seconds })
+        let stopped = self.finish()?;
+        let mut tokens = self.greedy(position, steps)?;
+        if stopped {
+            // What lies behind the first stop token is of earlier calls.
+            let last = tokens.iter().position(|token| stops.contains(token));
+            let ran = last.map_or(steps, |last| last + 1);
+            tokens.truncate(ran);
+            ends.truncate(ran);
+        }
+        self.cached = position + tokens.len();
+        let elapsed = ends.last().map_or(Ok(0.0), |end| begin.elapsed_ms(end));
+        Ok(Decoded { tokens, seconds: f64::from(elapsed.map_err(gpu_error)?) / 1e3 })
+    }
+
+    /// [`CudaEngine::decode_steps`] with more stop tokens than a launch looks for: the host looks at
+    /// every token before it launches the next step.
+    fn decode_step_by_step(
+        &mut self,
+        token: u32,
+        position: usize,
+        steps: usize,
+        stops: &[u32],
+    ) -> Result<Decoded, EngineError> {
+        self.check(&[token], position, steps)?;
+        let mut decoded = Decoded { tokens: Vec::with_capacity(steps), seconds: 0.0 };
+        let mut last = token;
+        for step in 0..steps {
+            let one = self.decode_steps(last, position + step, 1, &[], None)?;
+            decoded.seconds += one.seconds;
+            decoded.tokens.extend(&one.tokens);
+            last = one.tokens[0];
+            if stops.contains(&last) {
+                break;
+            }
+        }
+        Ok(decoded)
+    }
+
+    /// An event on the stream, with its time.
+    fn event(&self) -> Result<CudaEvent, EngineError> {
+        self.stream.record_event(Some(CUevent_flags::CU_EVENT_DEFAULT)).map_err(gpu_error)
     }
 
     /// From now on steps record: the chosen one where it will be read, the others elsewhere.
@@ -295,7 +354,7 @@ impl CudaEngine {
         Ok(())
     }
 
-    /// What the chosen step left behind, which had this epoch and position.
+    /// The dump of the chosen step, which had this epoch and position.
     fn dump(&self, epoch: u32, position: usize) -> Result<Dump, EngineError> {
         let no_xray = || EngineError::NoXray(self.info.variant.clone());
         let recording = self.recording.as_ref().ok_or_else(no_xray)?;
@@ -368,8 +427,7 @@ impl Buffers {
 
 impl Drop for CudaEngine {
     fn drop(&mut self) {
-        // The kernel may still be running where an error cut a call short: memory is given back
-        // only when it is not.
+        // After an error the kernel may still be running: memory is freed only when it is not.
         let _ = self.stream.synchronize();
     }
 }
@@ -427,13 +485,10 @@ impl Engine for CudaEngine {
         steps: usize,
         stop: &[u32],
     ) -> Result<Decoded, EngineError> {
-        // The host looks for the stop token afterwards: the steps behind it ran and are dropped.
-        let mut decoded = self.decode_steps(token, position, steps, None)?;
-        if let Some(last) = decoded.tokens.iter().position(|token| stop.contains(token)) {
-            decoded.tokens.truncate(last + 1);
-            self.cached = position + last + 1;
+        if stop.len() > EOS_MAX {
+            return self.decode_step_by_step(token, position, steps, stop);
         }
-        Ok(decoded)
+        self.decode_steps(token, position, steps, stop, None)
     }
 
     fn step_recorded(&mut self, token: u32, position: usize) -> Result<(u32, Dump), EngineError> {
@@ -454,7 +509,7 @@ impl Engine for CudaEngine {
             return Err(EngineError::Gap { position: position + chosen, cached: self.cached });
         }
         self.record(true)?;
-        let decoded = self.decode_steps(token, position, steps, Some(chosen));
+        let decoded = self.decode_steps(token, position, steps, &[], Some(chosen));
         self.args.xray = 0;
         let decoded = decoded?;
         let epoch = self.args.epoch - (steps - 1 - chosen) as u32;

@@ -28,7 +28,7 @@ pub(super) fn args(
     let layer_stride = if config.layers > 1 { at(1, LayerSection::Norms) - layer_base } else { 0 };
     check_stride(pack, config, layer_base, layer_stride)?;
     let within = |section| at(0, section) - layer_base;
-    let planted = options.planted;
+    let injected = options.injected;
     Ok(StepArgs {
         layer_base,
         layer_stride,
@@ -40,19 +40,19 @@ pub(super) fn args(
         final_norm: pack.offset(Section::FinalNorm),
         lm_head: pack.offset(Section::LmHead),
         embedding: pack.offset(if config.tied { Section::LmHead } else { Section::Embedding }),
-        patience_ns: options.patience.as_nanos() as u64,
+        timeout_ns: options.timeout.as_nanos() as u64,
         context: context as u32,
         norm_eps: config.norm_eps as f32,
-        planted_kind: planted.map_or(0, |planted| planted.kind),
-        planted_block: planted.map_or(0, |planted| planted.block),
-        planted_layer: planted.map_or(0, |planted| planted.layer),
-        planted_phase: planted.map_or(0, |planted| planted.phase as u32),
+        injected_kind: injected.map_or(0, |fault| fault.kind),
+        injected_block: injected.map_or(0, |fault| fault.block),
+        injected_layer: injected.map_or(0, |fault| fault.layer),
+        injected_phase: injected.map_or(0, |fault| fault.phase as u32),
         delay_seed: options.delay_seed,
         ..StepArgs::default()
     })
 }
 
-/// The kernel steps from layer to layer by one stride: every layer must lie alike.
+/// The kernel steps from layer to layer by one stride: checks that every layer has the same layout.
 fn check_stride(pack: &Pack, config: &Config, base: u64, stride: u64) -> Result<(), EngineError> {
     for layer in 0..config.layers {
         for section in LayerSection::ALL {
@@ -61,7 +61,7 @@ fn check_stride(pack: &Pack, config: &Config, base: u64, stride: u64) -> Result<
             if pack.offset(Section::Layer(layer, section)) != wanted {
                 let name = Section::Layer(layer, section).name();
                 return Err(EngineError::Gpu(format!(
-                    "the pack's section {name} lies unlike others"
+                    "section {name} of the pack is not at the layer stride: pack the model again"
                 )));
             }
         }

@@ -1,4 +1,4 @@
-//! The X-ray's buffers: what a recording kernel leaves in them, and what it says.
+//! The X-ray's buffers: what a recording kernel writes to them, and what it means.
 
 use super::producer::Producers;
 use crate::EngineError;
@@ -11,8 +11,8 @@ use monolith_abi::kernel::{
 use monolith_abi::{EventKind, Moment, Phase};
 use std::sync::Arc;
 
-/// Where a recording step writes: one step's buffers are read, those of all others overwrite each
-/// other, so that every step of a loop has the same work.
+/// Where recording steps write: the chosen step has buffers of its own, all others share a second set,
+/// so that every step of a loop does the same work.
 #[derive(Debug)]
 pub(super) struct Recording {
     chosen: CudaSlice<u8>,
@@ -31,13 +31,13 @@ impl Recording {
         buffer.device_ptr(stream).0
     }
 
-    /// What the chosen step left, in the device's bytes.
+    /// The chosen step's buffers, as bytes.
     pub(super) fn bytes(&self, stream: &Arc<CudaStream>) -> Result<Vec<u8>, DriverError> {
         stream.clone_dtoh(&self.chosen)
     }
 }
 
-/// What every block left behind of the step with this epoch.
+/// The dumps of all blocks of the step with this epoch.
 pub(super) fn blocks_from(
     bytes: &[u8],
     epoch: u32,
@@ -52,7 +52,7 @@ pub(super) fn blocks_from(
         .collect()
 }
 
-/// Step of the timer that all SMs share: what all its readings are multiples of.
+/// Resolution of the timer that all SMs share: the greatest common divisor of its readings.
 pub(super) fn timer_step_ns(blocks: &[BlockDump]) -> u64 {
     let readings = blocks.iter().flat_map(|block| &block.anchors).map(|anchor| anchor.global_ns);
     let Some(first) = readings.clone().next() else { return 1 };
@@ -149,8 +149,8 @@ fn anchor_from(bytes: &[u8]) -> Anchor {
     Anchor { clock: u64_at(bytes, 0), global_ns: u64_at(bytes, 8) }
 }
 
-/// Completes clocks from the 64 bits that the block began with. They are in order; one that is not,
-/// since two lanes read them, counts as the one before it.
+/// Completes 32-bit clocks from the 64 bits that the block began with. They are in order; a clock that
+/// is not (two lanes read them) counts as the one before it.
 struct Clocks {
     at: u64,
     is_first: bool,
@@ -230,9 +230,9 @@ struct Consumers<'a> {
     /// The phase that they are at, or go on with after the gather: the first is qkv, of which there
     /// is nothing to ask for.
     now: Place,
-    /// The last product that was asked for. All follow one another: a note that is missing, because
-    /// the watcher was a whole round of notes behind, would show.
-    product: u32,
+    /// Index of the last matvec whose gather began. They follow one another: a missing note (the
+    /// watcher was a whole round of notes behind) would show.
+    matvec: u32,
 }
 
 impl Consumers<'_> {
@@ -246,11 +246,11 @@ impl Consumers<'_> {
             Moment::Began => (EventKind::Work, (Phase::Embed, NO_LAYER)),
             Moment::Entered => self.works_at((Phase::Attention, layer?)),
             Moment::Asked => {
-                let (from, now) = product(which as usize, layers)?;
-                if which != self.product + 1 {
+                let (from, now) = matvec(which as usize, layers)?;
+                if which != self.matvec + 1 {
                     return None;
                 }
-                self.product = which;
+                self.matvec = which;
                 self.waits_for(from, now)
             }
             Moment::AskedHeads => self.waits_for((Phase::Qkv, layer?), (Phase::Attention, layer?)),
@@ -288,33 +288,32 @@ impl Consumers<'_> {
     }
 }
 
-/// What a product gathers, and what it is: four a layer, then the LM head (phases/table.cuh).
-fn product(number: usize, layers: usize) -> Option<(Place, Place)> {
-    const PRODUCTS: [(Phase, Phase); 4] = [
+/// What a matvec gathers, and which phase it is: four a layer, then the LM head (phases/table.cuh).
+fn matvec(index: usize, layers: usize) -> Option<(Place, Place)> {
+    const MATVECS: [(Phase, Phase); 4] = [
         (Phase::Down, Phase::Qkv),
         (Phase::Attention, Phase::OProj),
         (Phase::OProj, Phase::GateUp),
         (Phase::GateUp, Phase::Down),
     ];
-    let (layer, at) = (number / PRODUCTS.len(), number % PRODUCTS.len());
-    let (from, now) = PRODUCTS[at];
+    let (layer, at) = (index / MATVECS.len(), index % MATVECS.len());
+    let (from, now) = MATVECS[at];
     let before = if at == 0 { layer.checked_sub(1)? } else { layer };
     let from = (from, u16::try_from(before).ok()?);
-    if number == PRODUCTS.len() * layers {
+    if index == MATVECS.len() * layers {
         return Some((from, (Phase::LmHead, NO_LAYER)));
     }
     (layer < layers).then_some((from, (now, u16::try_from(layer).ok()?)))
 }
 
-/// The consumers' stamps. Where nothing was lost for want of room, the notes are all there: every
-/// product of the step, to the end. (A watcher that was a whole round of notes behind would have
-/// missed some.)
+/// The consumers' stamps. If no record was lost for lack of room, all notes must be there: every matvec
+/// of the step, to the end. (A watcher that was a whole round of notes behind would have missed some.)
 fn consumer_from(
     notes: &[Note],
     producers: &Producers<'_>,
     lost: u64,
 ) -> Result<Vec<Stamp>, String> {
-    let mut consumers = Consumers { producers, now: (Phase::Qkv, 0), product: 0 };
+    let mut consumers = Consumers { producers, now: (Phase::Qkv, 0), matvec: 0 };
     let mut stamps: Vec<Stamp> = Vec::with_capacity(notes.len());
     for (at, &note) in notes.iter().enumerate() {
         let stamp =
@@ -325,10 +324,10 @@ fn consumer_from(
         stamps.push(stamp);
     }
     let is_ended = stamps.last().is_some_and(|last| last.kind == EventKind::Unrecorded);
-    let products = 4 * producers.layers() as u32;
-    if lost == 0 && !(is_ended && consumers.product == products) {
-        let seen = consumers.product;
-        return Err(format!("its notes end after product {seen} of {products}: some are missing"));
+    let matvecs = 4 * producers.layers() as u32;
+    if lost == 0 && !(is_ended && consumers.matvec == matvecs) {
+        let seen = consumers.matvec;
+        return Err(format!("its notes end after matvec {seen} of {matvecs}: some are missing"));
     }
     Ok(ended(stamps))
 }
@@ -410,7 +409,7 @@ mod tests {
 
     const BEGIN: u64 = (9 << 32) - 100;
     /// Of Qwen3-0.6B after the first: four of each of 28 layers, and the LM head.
-    const PRODUCTS: u32 = 4 * 28;
+    const MATVECS: u32 = 4 * 28;
 
     /// A block that waited for qkv, whose clock's low half wraps meanwhile.
     fn small() -> Buffers {
@@ -429,7 +428,7 @@ mod tests {
             // Read before the one before it.
             (BEGIN + 40, Moment::Gathered, 1 + unit(Phase::Qkv, 3, 2060)),
         ];
-        notes.extend((1..=PRODUCTS).map(|product| (BEGIN + 400, Moment::Asked, product)));
+        notes.extend((1..=MATVECS).map(|matvec| (BEGIN + 400, Moment::Asked, matvec)));
         notes.push((BEGIN + 400, Moment::Ended, 0));
         buffers.notes(&notes);
         let qkv = (Phase::Qkv as u32) << 4 | 3 << 8;
@@ -464,7 +463,7 @@ mod tests {
         let block = &blocks[0];
         let clocks: Vec<_> = block.consumer.iter().map(|stamp| stamp.clock + 30 - BEGIN).collect();
         assert_eq!(clocks[..4], [0, 80, 80, 430]);
-        assert_eq!(clocks.len(), 3 + PRODUCTS as usize + 1);
+        assert_eq!(clocks.len(), 3 + MATVECS as usize + 1);
         assert_eq!(usize::from(block.consumer[1].producer), owner(Phase::Qkv, 2060));
         assert_eq!(block.consumer[2].producer, NO_BLOCK);
         assert_eq!((block.consumer[0].layer, block.consumer[2].layer), (NO_LAYER, 3));
@@ -522,7 +521,7 @@ mod tests {
         let mut buffers = small();
         let notes: Vec<_> = (0..).zip(told).map(|(at, row)| (BEGIN + at, row.0, row.1)).collect();
         // The products between the last one told and the end.
-        let between = (6..=PRODUCTS).map(|product| (BEGIN + 100, Moment::Asked, product));
+        let between = (6..=MATVECS).map(|matvec| (BEGIN + 100, Moment::Asked, matvec));
         let (told_before, end) = notes.split_at(notes.len() - 4);
         let end = end.iter().map(|&(clock, moment, which)| (clock + 100, moment, which));
         buffers.notes(&told_before.iter().copied().chain(between).chain(end).collect::<Vec<_>>());
@@ -538,12 +537,12 @@ mod tests {
     }
 
     #[test]
-    fn products_are_four_a_layer_and_the_head() {
-        assert_eq!(product(0, 28), None);
-        assert_eq!(product(7, 28), Some(((Phase::GateUp, 1), (Phase::Down, 1))));
-        assert_eq!(product(108, 28), Some(((Phase::Down, 26), (Phase::Qkv, 27))));
-        assert_eq!(product(112, 28), Some(((Phase::Down, 27), (Phase::LmHead, NO_LAYER))));
-        assert_eq!(product(113, 28), None);
+    fn matvecs_are_four_a_layer_and_the_head() {
+        assert_eq!(matvec(0, 28), None);
+        assert_eq!(matvec(7, 28), Some(((Phase::GateUp, 1), (Phase::Down, 1))));
+        assert_eq!(matvec(108, 28), Some(((Phase::Down, 26), (Phase::Qkv, 27))));
+        assert_eq!(matvec(112, 28), Some(((Phase::Down, 27), (Phase::LmHead, NO_LAYER))));
+        assert_eq!(matvec(113, 28), None);
     }
 
     #[test]
@@ -579,7 +578,7 @@ mod tests {
         }
         // Notes that end before the step does, or in its midst.
         let said = refused(&|buffers| buffers.header("consumer", &5_u32.to_le_bytes()));
-        assert!(said.contains("its notes end after product 2 of 112: some are missing"), "{said}");
+        assert!(said.contains("its notes end after matvec 2 of 112: some are missing"), "{said}");
         let said = refused(&|buffers| buffers.words(CONSUMER_AT + 8 * 3, &[0, 13]));
         assert!(said.contains("note 4 says"), "{said}");
         let said = refused(&|buffers| buffers.header("arrivals", &0_u32.to_le_bytes()));

@@ -1,6 +1,7 @@
-// QK-norm, RoPE, the KV write and attention. Positions are dealt to splits in chunks; a block
-// takes one KV head and one split, all its query heads at once, so that keys and values are read
-// once. Where several splits have positions, a block a query head combines them.
+// QK-norm, RoPE, the KV write and attention, split over the KV cache as in flash-decoding
+// (split-KV). Positions are dealt to splits in chunks; a block takes one KV head and one split, and
+// all query heads of that KV head at once, so that keys and values are read once. Where several
+// splits have positions, one block for each query head combines (reduces) their partial results.
 #pragma once
 #include "../gather.cuh"
 
@@ -8,7 +9,7 @@ namespace attention {
 
 // Positions whose keys and values a warp loads before it uses the first.
 constexpr int AHEAD = ML_KV_AHEAD;
-// Combining splits: a thread takes a pair of dimensions, a group of threads every GROUPS-th split.
+// Combining splits: a thread has a pair of dimensions, a group of threads every GROUPS-th split.
 constexpr int HEAD_PAIRS = shape::HEAD_DIM / 2;
 constexpr int GROUPS = shape::CONSUMERS / HEAD_PAIRS;
 static_assert(GROUPS >= 1 && GROUPS <= shape::CONSUMER_WARPS, "a group's results fit");
@@ -43,7 +44,7 @@ __device__ __forceinline__ bool owns_newest(const abi::StepArgs& args, int split
 // Gathers the group's query heads and, for the newest position's split, its key and value.
 __device__ __forceinline__ bool gather_heads(Consumer& my, u32 layer, Unit unit) {
   xray::note(my.log, abi::Moment::AskedHeads, layer);
-  maybe_delay(my.args, layer, abi::Phase::Qkv);
+  inject_delay(my.args, layer, abi::Phase::Qkv);
   const Slot from = slot_of(my.args, layer, abi::Phase::Qkv, shape::QKV_SLOT);
   const int heads = shape::GROUP_HEADS + (owns_newest(my.args, unit.split) ? 2 : 0);
   constexpr int PAIRS_EACH =
@@ -52,7 +53,7 @@ __device__ __forceinline__ bool gather_heads(Consumer& my, u32 layer, Unit unit)
   const auto used = [&](int pair) { return at_of(pair) < heads * HEAD_PAIRS; };
   const auto head_of = [&](int pair) { return at_of(pair) / HEAD_PAIRS; };
   const auto column_in = [&](int pair) { return at_of(pair) % HEAD_PAIRS * 2; };
-  my.fine = take<PAIRS_EACH>(
+  my.ok = poll<PAIRS_EACH>(
                 my.args, my.log, from, used,
                 [&](int pair) {
                   const int which = head_of(pair) - shape::GROUP_HEADS;
@@ -66,10 +67,10 @@ __device__ __forceinline__ bool gather_heads(Consumer& my, u32 layer, Unit unit)
                   float* to = &my.shared.heads[head_of(pair)][column_in(pair)];
                   *reinterpret_cast<float2*>(to) = values;
                 }) &&
-            my.fine;
-  const bool fine = my.sync();
+            my.ok;
+  const bool ok = my.sync();
   xray::note(my.log, abi::Moment::Gathered);
-  return fine;
+  return ok;
 }
 
 constexpr int HALF = shape::HEAD_DIM / 2;
@@ -81,7 +82,7 @@ struct HeadConstants {
   u32 weights[2];
 };
 
-// Loaded before the head is there: a trip to memory that nothing need wait for.
+// Loaded before the head arrives: these loads depend on nothing.
 __device__ __forceinline__ HeadConstants head_constants(const Consumer& my, u32 layer) {
   // The layer's norms: before attention, before the MLP, of queries, of keys.
   const u8* norms =
@@ -153,7 +154,7 @@ __device__ __forceinline__ bool prepare_heads(Consumer& my, u32 layer,
   return my.sync();
 }
 
-// What a warp knows of its positions, for its query head: a lane holds 4 dimensions.
+// A warp's running softmax over its positions, for its query head: a lane holds 4 dimensions.
 struct Running {
   float largest = MINUS_INFINITY, weights = 0.f;
   float output[4] = {0.f, 0.f, 0.f, 0.f};
@@ -172,8 +173,8 @@ struct Loaded {
   int valid;
 };
 
-// Loads positions from `first` on, as far as they lie before `end`. The newest is not in the
-// cache yet when this is called ahead of its phase: see take_newest.
+// Loads positions from `first` on, as far as they lie before `end`; the other slots are zero. The
+// newest position is not in the cache yet when this is called ahead of its phase: see take_newest.
 __device__ __forceinline__ Loaded load_positions(const Consumer& my, const u16* key_rows,
                                                  const u16* value_rows, u32 first, u32 end) {
   Loaded loaded;
@@ -192,17 +193,22 @@ __device__ __forceinline__ Loaded load_positions(const Consumer& my, const u16* 
   return loaded;
 }
 
-// The newest position's key and value, from where the block itself has put them.
+// The newest position's key and value, from where this block put them. They are taken only into a
+// slot that holds one of the walk's positions: `newest` is written only in a block that owns the
+// newest position, and a slot behind the walk's last position can have that number in a block that
+// does not. What nobody wrote may be a NaN of an earlier launch, and a weight of zero does not
+// remove a NaN (take_in).
 __device__ __forceinline__ void take_newest(const Consumer& my, Loaded& loaded, u32 first) {
 #pragma unroll
   for (int at = 0; at < AHEAD; at++) {
-    if (first + at * HEAD_WARPS != my.args.position) continue;
+    if (at >= loaded.valid || first + at * HEAD_WARPS != my.args.position) continue;
     loaded.keys[at] = my.shared.newest[0][my.lane()];
     loaded.values[at] = my.shared.newest[1][my.lane()];
   }
 }
 
-// Takes `AHEAD` positions in: one rescaling for all of them.
+// Adds `AHEAD` positions to the running softmax, with one rescaling for all of them. A slot without
+// a position has the score minus infinity, so the weight zero, and zeros as its value.
 __device__ __forceinline__ void take_in(Running& running, const float4& q, const Loaded& loaded) {
   float scores[AHEAD], largest = running.largest;
 #pragma unroll
@@ -294,8 +300,9 @@ __device__ __forceinline__ Slot partials_of(const abi::StepArgs& args, u32 layer
   return {units, layer, abi::Phase::Attention};
 }
 
-// Adds each head's warps up, in order, and posts: the output itself where there is but one split.
-__device__ __forceinline__ bool post_unit(Consumer& my, u32 layer, Unit unit, int splits,
+// Adds up each head's warps, in order, and publishes the sum: the output itself where there is only
+// one split, a partial result elsewhere.
+__device__ __forceinline__ bool publish_unit(Consumer& my, u32 layer, Unit unit, int splits,
                                           const Running& running) {
   auto& sums = my.shared.sums[0];
   *reinterpret_cast<float4*>(&sums[my.warp()][4 * my.lane()]) = make_float4(
@@ -323,11 +330,11 @@ __device__ __forceinline__ bool post_unit(Consumer& my, u32 layer, Unit unit, in
     const int query = unit.kv_head * shape::GROUP_HEADS + head;
     if (splits == 1) {
       const Slot to = slot_of(my.args, layer, abi::Phase::Attention, shape::ATTENTION_SLOT);
-      post(my.args, to, query * shape::HEAD_DIM + dim, output / weights);
+      publish(my.args, to, query * shape::HEAD_DIM + dim, output / weights);
     } else {
       const Slot to = partials_of(my.args, layer, query, unit.split);
-      post(my.args, to, dim, output);
-      if (dim < 2) post(my.args, to, shape::HEAD_DIM + dim, dim == 0 ? largest : weights);
+      publish(my.args, to, dim, output);
+      if (dim < 2) publish(my.args, to, shape::HEAD_DIM + dim, dim == 0 ? largest : weights);
     }
   }
   return true;
@@ -351,12 +358,12 @@ struct Partial {
   }
 };
 
-// Combines the splits of one query head: each group of threads its own, and the first group adds
-// the groups up, in order.
+// Combines the splits of one query head: each group of threads reduces its own splits, and the first
+// group then reduces the groups, in order.
 __device__ __forceinline__ bool combine(Consumer& my, u32 layer, int head, int splits) {
   xray::note(my.log, abi::Moment::AskedPartials, layer);
-  maybe_delay(my.args, layer, abi::Phase::Attention);
-  // A block that had positions of its own: their sums may still be read.
+  inject_delay(my.args, layer, abi::Phase::Attention);
+  // Where this block had positions of its own, slower warps may still read their sums.
   if (!my.sync()) return false;
   const int group = my.thread() / HEAD_PAIRS, column = my.thread() % HEAD_PAIRS * 2;
   Partial mine;
@@ -365,11 +372,11 @@ __device__ __forceinline__ bool combine(Consumer& my, u32 layer, int head, int s
     // The pair of this thread's dimensions, and the pair of largest score and sum of weights.
     const Slot from = partials_of(my.args, layer, head, split);
     float2 output, scale;
-    my.fine = take<2>(
+    my.ok = poll<2>(
                   my.args, my.log, from, [](int) { return true; },
                   [&](int at) { return at == 0 ? column : shape::HEAD_DIM; },
                   [&](int at, float2 values) { (at == 0 ? output : scale) = values; }) &&
-              my.fine;
+              my.ok;
     mine.add(scale.x, scale.y, output);
   }
   *reinterpret_cast<float2*>(&my.shared.sums[0][group][column]) = mine.output;
@@ -386,8 +393,8 @@ __device__ __forceinline__ bool combine(Consumer& my, u32 layer, int head, int s
                *reinterpret_cast<const float2*>(&my.shared.sums[0][other][column]));
     }
     const Slot to = slot_of(my.args, layer, abi::Phase::Attention, shape::ATTENTION_SLOT);
-    post(my.args, to, head * shape::HEAD_DIM + column, mine.output.x / mine.weights);
-    post(my.args, to, head * shape::HEAD_DIM + column + 1, mine.output.y / mine.weights);
+    publish(my.args, to, head * shape::HEAD_DIM + column, mine.output.x / mine.weights);
+    publish(my.args, to, head * shape::HEAD_DIM + column + 1, mine.output.y / mine.weights);
   }
   return true;
 }
@@ -397,7 +404,7 @@ __device__ __forceinline__ bool run(Consumer& my, u32 layer) {
 #pragma unroll 1
   for (int at = blockIdx.x; at < shape::KV_HEADS * splits; at += gridDim.x) {
     const Unit unit = {at % shape::KV_HEADS, at / shape::KV_HEADS};
-    // A block with a second unit: the first one's sums may still be read.
+    // Before a second unit: slower warps may still read the first one's sums.
     if (at != int(blockIdx.x) && !my.sync()) return false;
     xray::note(my.log, abi::Moment::Entered, layer);
     const HeadConstants constants = head_constants(my, layer);
@@ -407,7 +414,7 @@ __device__ __forceinline__ bool run(Consumer& my, u32 layer) {
     if (!prepare_heads(my, layer, constants, unit)) return false;
     Running running;
     attend(my, walk, loaded, running);
-    if (!post_unit(my, layer, unit, splits, running)) return false;
+    if (!publish_unit(my, layer, unit, splits, running)) return false;
   }
   if (splits == 1) return true;
   // From the last block backwards: the blocks that have no positions until the context is long.

@@ -38,7 +38,7 @@ __device__ __forceinline__ Slot final_slot(const abi::StepArgs& args) {
           abi::Phase::LmHead};
 }
 
-// The best of all threads, in thread 0. False if the launch is to be left.
+// The best of all threads, in thread 0. Returns false on abort.
 __device__ __forceinline__ bool best_of_block(Consumer& my, Best& best) {
   best.consider_warp();
   if (my.lane() == 0) {
@@ -55,7 +55,8 @@ __device__ __forceinline__ bool best_of_block(Consumer& my, Best& best) {
   return true;
 }
 
-// The next token, into memory; and whether the text ends with it.
+// Stores the next token, and sets the stop flag if the text ends with it: launches that follow look
+// at the flag first.
 __device__ __forceinline__ void keep_token(const abi::StepArgs& args, u32 token) {
   args.greedy[args.position] = token;
   if (token >= abi::NOT_A_NUMBER - 1) {
@@ -70,7 +71,7 @@ __device__ __forceinline__ void keep_token(const abi::StepArgs& args, u32 token)
   }
 }
 
-// A thread's own best so far lies in shared memory: in registers it would lie through all layers.
+// A thread's own best so far is in shared memory: in registers it would occupy them in all layers.
 __device__ __forceinline__ void forget_logits(Consumer& my) {
   if (my.thread() >= BATCH_ROWS) return;
   my.shared.thread_logit[my.thread()] = nothing().logit;
@@ -85,7 +86,7 @@ __device__ __forceinline__ void consider_logit(Consumer& my, int row, float logi
   my.shared.thread_row[my.thread()] = best.row;
 }
 
-// Every block posts the best of its logits; the first block takes the best of all.
+// Every block publishes the best of its logits; the first block reduces them to the best of all.
 __device__ __forceinline__ void argmax(Consumer& my) {
   static_assert(abi::BLOCKS_MAX <= shape::CONSUMERS, "a thread a block");
   xray::note(my.log, abi::Moment::Argmax);
@@ -102,19 +103,19 @@ __device__ __forceinline__ void argmax(Consumer& my) {
       break;
     }
     if (my.thread() == 0) {
-      post(my.args, slot, 2 * blockIdx.x, best.logit);
-      post(my.args, slot, 2 * blockIdx.x + 1, __uint_as_float(best.row));
+      publish(my.args, slot, 2 * blockIdx.x, best.logit);
+      publish(my.args, slot, 2 * blockIdx.x + 1, __uint_as_float(best.row));
     }
     if (blockIdx.x != 0) return;
     // Thread 0 has read what the warps wrote before they write again.
     if (!my.sync()) return;
     best = nothing();
     xray::note(my.log, abi::Moment::AskedLogits);
-    my.fine = take<1>(
+    my.ok = poll<1>(
                   my.args, my.log, slot, [&](int) { return my.thread() < int(gridDim.x); },
                   [&](int) { return 2 * my.thread(); },
                   [&](int, float2 pair) { best = {pair.x, __float_as_uint(pair.y)}; }) &&
-              my.fine;
+              my.ok;
   }
   if (my.thread() == 0) keep_token(my.args, best.row);
 }

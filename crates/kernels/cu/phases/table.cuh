@@ -1,11 +1,11 @@
-// The phases that are products, as a table: what each gathers, multiplies and posts. One piece of
-// code runs them all (products.cuh): 57 KB of machine code where a copy a phase had 147 KB. It is
-// no faster for that on an H200 (notes/megakernel.md), only half as long.
+// The phases that are matrix-vector products (matvecs), as a table: what each gathers, multiplies and
+// publishes. One piece of code runs them all (products.cuh): 57 KB of machine code where a copy for
+// each phase had 147 KB. That is not faster on an H200 (notes/megakernel.md), only half as long.
 #pragma once
 #include "../exchange.cuh"
 #include "../shape.cuh"
 
-// What becomes of a product's sums.
+// The epilogue: what becomes of a matvec's sums.
 enum class Epilogue : u32 {
   Scale,     // times the reciprocal RMS of what was gathered
   Residual,  // plus the residual stream
@@ -22,7 +22,7 @@ struct PhaseRow {
   bool normed;
   // Which copy of the residual stream a normed activation is kept in, and which one is added.
   int residual;
-  // The product, and where it is posted.
+  // The matvec's rows, and where its output is published.
   int rows;
   int to_slot;
   Epilogue epilogue;
@@ -44,14 +44,14 @@ __device__ constexpr PhaseRow HEAD_ROW = {
     abi::Phase::LmHead, abi::Phase::Down, shape::DOWN_SLOT, shape::HIDDEN, true,
     0,                  shape::VOCAB,     0,                Epilogue::Logits};
 
-// Products of a layer; the LM head counts as the first of the layer after the last.
-constexpr u32 LAYER_PRODUCTS = 4;
+// Matvecs of a layer; the LM head counts as the first of the layer after the last.
+constexpr u32 LAYER_MATVECS = 4;
 
-// The row of a product, counted from the first layer's qkv. Chosen by selects, not by an index:
-// an indexed table would lie in local memory.
-__device__ __forceinline__ PhaseRow phase_row(u32 product) {
-  if (product == LAYER_PRODUCTS * shape::LAYERS) return HEAD_ROW;
-  switch (product % LAYER_PRODUCTS) {
+// The row of a matvec, by its index: matvecs are counted from the first layer's qkv. Chosen by
+// selects, since a table that is indexed at run time would be in local memory.
+__device__ __forceinline__ PhaseRow phase_row(u32 matvec) {
+  if (matvec == LAYER_MATVECS * shape::LAYERS) return HEAD_ROW;
+  switch (matvec % LAYER_MATVECS) {
     case 0: return QKV_ROW;
     case 1: return O_PROJ_ROW;
     case 2: return GATE_UP_ROW;
@@ -59,16 +59,16 @@ __device__ __forceinline__ PhaseRow phase_row(u32 product) {
   }
 }
 
-// For the words of waits and faults.
-__device__ __forceinline__ u32 layer_of(u32 product) {
-  return product == LAYER_PRODUCTS * shape::LAYERS ? u32(abi::NO_LAYER) : product / LAYER_PRODUCTS;
+// The layer that waits and fault records name.
+__device__ __forceinline__ u32 layer_of(u32 matvec) {
+  return matvec == LAYER_MATVECS * shape::LAYERS ? u32(abi::NO_LAYER) : matvec / LAYER_MATVECS;
 }
 
-// The matrix of a product in the pack's payload.
-__device__ __forceinline__ const u8* matrix_of(const abi::StepArgs& args, u32 product) {
-  if (product == LAYER_PRODUCTS * shape::LAYERS) return args.weights + args.lm_head;
-  const u8* layer = args.weights + args.layer_base + u64(product / LAYER_PRODUCTS) * args.layer_stride;
-  switch (product % LAYER_PRODUCTS) {
+// The matrix of a matvec in the pack's payload.
+__device__ __forceinline__ const u8* matrix_of(const abi::StepArgs& args, u32 matvec) {
+  if (matvec == LAYER_MATVECS * shape::LAYERS) return args.weights + args.lm_head;
+  const u8* layer = args.weights + args.layer_base + u64(matvec / LAYER_MATVECS) * args.layer_stride;
+  switch (matvec % LAYER_MATVECS) {
     case 0: return layer + args.qkv;
     case 1: return layer + args.o_proj;
     case 2: return layer + args.gate_up;
@@ -76,10 +76,10 @@ __device__ __forceinline__ const u8* matrix_of(const abi::StepArgs& args, u32 pr
   }
 }
 
-// The norm's weight of a product whose activation is normed.
-__device__ __forceinline__ const u8* norm_of(const abi::StepArgs& args, u32 product) {
-  if (product == LAYER_PRODUCTS * shape::LAYERS) return args.weights + args.final_norm;
+// The norm's weight of a matvec whose activation is normed.
+__device__ __forceinline__ const u8* norm_of(const abi::StepArgs& args, u32 matvec) {
+  if (matvec == LAYER_MATVECS * shape::LAYERS) return args.weights + args.final_norm;
   const u8* norms = args.weights + args.layer_base +
-                    u64(product / LAYER_PRODUCTS) * args.layer_stride + args.norms;
-  return product % LAYER_PRODUCTS == 0 ? norms : norms + 2 * shape::HIDDEN;
+                    u64(matvec / LAYER_MATVECS) * args.layer_stride + args.norms;
+  return matvec % LAYER_MATVECS == 0 ? norms : norms + 2 * shape::HIDDEN;
 }

@@ -27,7 +27,7 @@ fn fault(cause: BlockWait, waits: Vec<BlockWait>) -> FaultDump {
         model: "a model".into(),
         blocks: 8,
         position: 20,
-        patience_ns: 200_000_000,
+        timeout_ns: 200_000_000,
         cause,
         waits,
     }
