@@ -1,18 +1,45 @@
 #!/usr/bin/env bash
-# Everything that takes a GPU, in one measuring run: probes, tests, gates, speeds, X-rays, quality,
+# Everything that needs a GPU, in one measuring run: probes, tests, gates, speeds, X-rays, quality,
 # sanitizers.
 #
 #   bash tools/gpu_checks.sh BIN OUT [STEP...]
 #
 # BIN holds what was built elsewhere for a machine without cargo: `monolith`, and `t`, the engine's
-# CUDA test. OUT receives results/, dumps and logs. Steps, all of them where none is named:
-# references probes tests tiny tiny-fp8 standin standin-fp8 xray quality sanitizer. Each command is
-# bounded; a failure is told and does not stop the others, and the exit code counts them. WORK names
-# a folder that is kept, for a run in several parts [a temporary one].
+# CUDA test. OUT receives results/, dumps and logs. A STEP is one of
+#
+#   probes tests references sanitizer       what is not of one model and format
+#   MODEL-FORMAT                            reference, gate and speeds: tiny-bf16, standin-fp8
+#   quality-MODEL-FORMAT                    a format's quality against bf16: quality-tiny-fp8
+#   xray-FORMAT                             X-rays of the stand-in
+#   speeds                                  all steps but those of `checks`
+#   checks                                  quality, X-rays and sanitizers
+#
+# [speeds checks]. `speeds` and `checks` are meant for two calls on a machine that bounds a command:
+# WORK then names a folder that both use, and OUT is the same [WORK: a temporary folder]. Each command
+# is bounded; a failure does not stop the others, and the exit code says whether there was one.
 set -u
 bin=$1 out=$2
 shift 2
-steps=${*:-references probes tests tiny tiny-fp8 standin standin-fp8 xray quality sanitizer}
+models="tiny standin" formats="bf16 fp8 fp8-head-bf16"
+
+expand() {
+  local model format
+  case $1 in
+    speeds)
+      echo probes tests references
+      for model in $models; do for format in $formats; do echo "$model-$format"; done; done
+      ;;
+    checks)
+      for model in $models; do
+        for format in $formats; do [ "$format" = bf16 ] || echo "quality-$model-$format"; done
+      done
+      echo xray-bf16 xray-fp8 sanitizer
+      ;;
+    *) echo "$1" ;;
+  esac
+}
+
+steps=$(for name in ${*:-speeds checks}; do expand "$name"; done)
 work=${WORK:-$(mktemp -d)}
 export MONOLITH_CACHE=$work/cache MONOLITH_NEEDS_GPU=1 RUST_BACKTRACE=0 PYTHONUNBUFFERED=1
 mkdir -p "$out" "$work"
@@ -22,96 +49,134 @@ failures=0
 step() {
   local seconds=$1 name=$2 began=$SECONDS
   shift 2
-  timeout "$seconds" "$@" > "$out/$name.log" 2>&1
+  timeout --kill-after=10 "$seconds" "$@" > "$out/$name.log" 2>&1
   local code=$?
   echo "== $name: exit $code, $((SECONDS - began)) s"
   [ $code -eq 0 ] || { failures=$((failures + 1)); tail -n 12 "$out/$name.log" | cut -c1-300; }
   return $code
 }
 
+# The read bandwidth that the probes measured, in GB/s: that of the largest read by loads of 16 bytes
+# with one block an SM.
 bandwidth() {
-  local found
-  found=$(grep -oE '1200 MB by loads of 16 bytes, 1 block an SM +[0-9]+' "$out/probes.log" 2>/dev/null \
-    | grep -oE '[0-9]+$')
-  echo "${found:-4300}"
+  python3 -c '
+import json, sys
+rows = json.load(open(sys.argv[1]))["bandwidth"]["measured"]
+rows = [row for row in rows if row["way"] == "loads of 16 bytes, 1 block an SM"]
+print(round(max(rows, key=lambda row: row["bytes"])["gb_per_s_median"]))
+' "$out/probes.json"
 }
 
-standin() {
-  [ -d "$work/standin" ] || step 60 standin-synth "$bin/monolith" synth --deltas data/standin -o "$work/standin"
+path_of() {
+  case $1 in
+    tiny) echo data/tiny ;;
+    standin) echo "$work/standin" ;;
+  esac
 }
 
-# reference MODEL NAME FORMAT: ids, and what transformers says, once. The reference of other formats
-# than bf16 runs the values that the weights stand for.
+# made MODEL: makes the model if it is not shipped.
+made() {
+  [ "$1" != standin ] || [ -d "$work/standin" ] \
+    || step 60 standin-synth "$bin/monolith" synth --deltas data/standin -o "$work/standin"
+}
+
+# reference MODEL FORMAT: ids, and what transformers says, once. The reference of other formats than
+# bf16 runs the values that the codes and scales stand for.
 reference() {
-  local model=$1 name=$2 format=$3 values=$1
+  local name=$1-$2 model values
+  model=$(path_of "$1") values=$(path_of "$1")
   [ -f "$work/$name-reference/reference.json" ] && return
   step 30 "$name-ids" "$bin/monolith" ids -m "$model" -o "$work/$name.json" || return
-  if [ "$format" != bf16 ]; then
+  if [ "$2" != bf16 ]; then
     values=$work/$name-values
     rm -rf "$values"
-    step 90 "$name-unpack" "$bin/monolith" unpack -m "$model" --format "$format" -o "$values" || return
+    step 90 "$name-unpack" "$bin/monolith" unpack -m "$model" --format "$2" -o "$values" || return
   fi
   step 240 "$name-reference" python3 tools/reference.py --model "$values" \
     --ids "$work/$name.json" --out "$work/$name-reference"
 }
 
-# control MODEL NAME: how far bf16 and f32 agree by themselves, once.
+# control MODEL: transformers' tokens in bf16 and in f32, once.
 control() {
-  local model=$1 name=$2
-  [ -f "$out/control-$name.json" ] && return
-  step 30 "control-$name-ids" "$bin/monolith" ids -m "$model" --prompts data/prompts/quality.jsonl \
-    -o "$work/control-$name-ids.json" || return
-  step 240 "control-$name" python3 tools/control.py --model "$model" \
-    --ids "$work/control-$name-ids.json" --out "$out/control-$name.json"
+  [ -f "$out/control-$1.json" ] && return
+  step 30 "control-$1-ids" "$bin/monolith" ids -m "$(path_of "$1")" \
+    --prompts data/prompts/quality.jsonl -o "$work/control-$1-ids.json" || return
+  step 240 "control-$1" python3 tools/control.py --model "$(path_of "$1")" \
+    --ids "$work/control-$1-ids.json" --out "$out/control-$1.json"
 }
 
-# measured MODEL NAME FORMAT: reference, gate, bench.
+# measured MODEL FORMAT: reference, gate, bench.
 measured() {
-  local model=$1 name=$2 format=$3
-  reference "$@" || return
-  step 150 "$name-gate" "$bin/monolith" gate -m "$model" --format "$format" --engine cuda \
-    --reference "$work/$name-reference" --results "$out/results" || { tail -n 20 "$out/$name-gate.log"; return; }
+  local name=$1-$2 model gb_s
+  model=$(path_of "$1")
+  made "$1" && reference "$@" || return
+  step 150 "$name-gate" "$bin/monolith" gate -m "$model" --format "$2" --engine cuda \
+    --reference "$work/$name-reference" --results "$out/results" \
+    || { tail -n 20 "$out/$name-gate.log"; return; }
   tail -n 4 "$out/$name-gate.log" | cut -c1-300
-  step 90 "$name-bench" "$bin/monolith" bench -m "$model" --format "$format" --engine cuda \
-    --ids "$work/$name.json" --results "$out/results" --bandwidth-gb-s "$(bandwidth)" \
+  if ! gb_s=$(bandwidth); then
+    echo "== $name-bench: not run, $out/probes.json has no bandwidth"
+    failures=$((failures + 1))
+    return
+  fi
+  step 90 "$name-bench" "$bin/monolith" bench -m "$model" --format "$2" --engine cuda \
+    --ids "$work/$name.json" --results "$out/results" --bandwidth-gb-s "$gb_s" \
     --bandwidth-source "monolith doctor --probe in the same run, 1200 MB by loads of 16 bytes" -o md \
     && cat "$out/$name-bench.log"
 }
 
-# xray MODEL FORMAT: steps early and late in a text, what recording costs, and traces for the page.
+# xray FORMAT: steps early and late in a text, what recording costs, and traces for the page.
 xray() {
-  step 60 "xray-$2" "$bin/monolith" xray record -m "$1" --format "$2" --engine cuda \
+  made standin || return
+  step 60 "xray-$1" "$bin/monolith" xray record -m "$(path_of standin)" --format "$1" --engine cuda \
     --at 16,512,2048 -r 9 -o "$out/dumps" || return
-  grep -E 'longer|^token .* us|true to' "$out/xray-$2.log"
+  grep -E 'longer|^token .* us|true to' "$out/xray-$1.log"
   local at
   for at in 16 2048; do
-    step 30 "export-$2-$at" "$bin/monolith" xray export "$out/dumps/$2-flag-$at.xray" --to page \
-      -o "$out/xray-$2-flag-$at.json.gz"
+    step 30 "export-$1-$at" "$bin/monolith" xray export "$out/dumps/$1-flag-$at.xray" --to page \
+      -o "$out/xray-$1-flag-$at.json.gz"
   done
 }
 
-# quality MODEL NAME ARGUMENT...: FP8 against bf16; before it the control.
+# quality MODEL FORMAT: the format against bf16; before it the control.
 quality() {
-  local model=$1 name=$2
-  shift 2
-  control "$model" "$name" || return
-  cat "$out/control-$name.log"
-  step 180 "quality-$name" "$bin/monolith" quality -m "$model" --candidate-format fp8 --engine cuda \
-    --control "$out/control-$name.json" --results "$out/results" "$@"
-  tail -n 12 "$out/quality-$name.log" | cut -c1-300
+  local model limit=()
+  model=$(path_of "$1")
+  made "$1" && control "$1" || return
+  [ "$1" = tiny ] || limit=(--limit-tokens 12288)
+  step 180 "quality-$1-$2" "$bin/monolith" quality -m "$model" --candidate-format "$2" \
+    --engine cuda --control "$out/control-$1.json" --results "$out/results" \
+    --text data/tiny/heldout.txt "${limit[@]}"
+  tail -n 14 "$out/quality-$1-$2.log" | cut -c1-300
 }
 
 # All that transformers is asked, at the same time: nothing here is timed. What fails is tried again
 # by the step that needs it, and counted there.
 references() {
-  standin || return
-  reference data/tiny tiny bf16 &
-  reference data/tiny tiny-fp8 fp8 &
-  reference "$work/standin" standin bf16 &
-  reference "$work/standin" standin-fp8 fp8 &
-  control data/tiny tiny &
-  control "$work/standin" standin &
+  local model format
+  made standin || return
+  for model in $models; do
+    for format in $formats; do reference "$model" "$format" & done
+    control "$model" &
+  done
   wait
+}
+
+# memcheck of every build; initcheck, which looks at global memory only; racecheck, which looks at
+# shared memory only, and whose hazards a script judges by what they are of. None of them tells that a
+# step reads shared memory that nobody wrote: the test
+# `shared_memory_that_nobody_wrote_changes_nothing` does.
+sanitizer() {
+  step 150 sanitizer-memcheck compute-sanitizer --tool memcheck --error-exitcode 9 \
+    "$bin/t" --test-threads=1 a_few_steps
+  step 120 sanitizer-initcheck compute-sanitizer --tool initcheck --error-exitcode 9 \
+    "$bin/t" --test-threads=1 a_few_steps_for_sanitizers
+  timeout --kill-after=10 120 env MONOLITH_CACHE="$work/racecheck" \
+    compute-sanitizer --tool racecheck "$bin/t" --test-threads=1 a_few_steps_for_sanitizers \
+    > "$out/sanitizer-racecheck.log" 2>&1
+  step 30 sanitizer-verdict python3 tools/racecheck_verdict.py "$out/sanitizer-racecheck.log" \
+    "$(ls -t "$work"/racecheck/kernels/*.cubin | head -n 1)"
+  tail -n 4 "$out/sanitizer-verdict.log"
 }
 
 for name in $steps; do
@@ -120,30 +185,16 @@ for name in $steps; do
       step 60 probes "$bin/monolith" doctor --probe --out "$out/probes.json"
       grep -E 'bandwidth|hand-off|timer' "$out/probes.log" | cut -c1-140
       ;;
-    tests) step 120 tests "$bin/t" --test-threads=1 --nocapture; grep -E 'planted|test result' "$out/tests.log" ;;
+    tests)
+      step 240 tests "$bin/t" --test-threads=1 --nocapture
+      grep -E 'injected|ignored|test result' "$out/tests.log" | cut -c1-200
+      ;;
     references) references ;;
-    tiny) measured data/tiny tiny bf16 ;;
-    tiny-fp8) measured data/tiny tiny-fp8 fp8 ;;
-    standin) standin && measured "$work/standin" standin bf16 ;;
-    standin-fp8) standin && measured "$work/standin" standin-fp8 fp8 ;;
-    xray) standin && xray "$work/standin" bf16; xray "$work/standin" fp8 ;;
-    quality)
-      quality data/tiny tiny --text data/tiny/heldout.txt
-      standin && quality "$work/standin" standin --text data/tiny/heldout.txt --limit-tokens 12288
-      ;;
-    sanitizer)
-      step 150 sanitizer-memcheck compute-sanitizer --tool memcheck --error-exitcode 9 \
-        "$bin/t" --test-threads=1 a_few_steps_for_sanitizers a_few_steps_of_every_build
-      # Its errors are judged by what they are of: see the script.
-      export MONOLITH_CACHE=$work/racecheck
-      timeout 120 compute-sanitizer --tool racecheck "$bin/t" --test-threads=1 \
-        a_few_steps_for_sanitizers > "$out/sanitizer-racecheck.log" 2>&1
-      export MONOLITH_CACHE=$work/cache
-      step 30 sanitizer-verdict python3 tools/racecheck_verdict.py "$out/sanitizer-racecheck.log" \
-        "$(ls -t "$work"/racecheck/kernels/*.cubin | head -n 1)"
-      tail -n 4 "$out/sanitizer-verdict.log"
-      ;;
-    *) echo "no such step: $name"; failures=$((failures + 1)) ;;
+    sanitizer) sanitizer ;;
+    xray-*) xray "${name#xray-}" ;;
+    quality-*-*) pair=${name#quality-} && quality "${pair%%-*}" "${pair#*-}" ;;
+    tiny-* | standin-*) measured "${name%%-*}" "${name#*-}" ;;
+    *) echo "no such step: $name" && failures=$((failures + 1)) ;;
   esac
 done
 [ -n "${WORK:-}" ] || rm -rf "$work"

@@ -2,6 +2,7 @@
 
 use anyhow::{Context, Result, bail};
 use std::ffi::OsStr;
+use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -39,6 +40,32 @@ pub fn run(command: &mut Command) -> Result<()> {
         .stdin(Stdio::null())
         .status()
         .with_context(|| format!("could not start `{shown}`: is it installed?"))?;
+    if !status.success() {
+        bail!("`{shown}` failed ({status}); its own output above says why");
+    }
+    Ok(())
+}
+
+/// [`run`], and hands every line of the command's standard output to `seen` as well.
+pub fn run_seen(command: &mut Command, mut seen: impl FnMut(&str)) -> Result<()> {
+    let shown = shown(command);
+    say::line(format_args!("$ {shown}"));
+    let mut child = command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .spawn()
+        .with_context(|| format!("could not start `{shown}`: is it installed?"))?;
+    let mut output = BufReader::new(child.stdout.take().context("its output is piped")?);
+    // Tests print what they like: not every line need be text.
+    let mut line = Vec::new();
+    while output.read_until(b'\n', &mut line)? > 0 {
+        let text = String::from_utf8_lossy(&line);
+        let text = text.trim_end_matches(['\r', '\n']);
+        say::line(text);
+        seen(text);
+        line.clear();
+    }
+    let status = child.wait()?;
     if !status.success() {
         bail!("`{shown}` failed ({status}); its own output above says why");
     }

@@ -32,6 +32,8 @@ struct Step {
 #[derive(Debug, PartialEq)]
 enum Outcome {
     Passed,
+    /// Passed, but these tests were ignored: this machine lacks what they need.
+    Ignored(Vec<String>),
     Failed,
     Skipped,
     NotRun,
@@ -43,7 +45,7 @@ const STEPS: [Step; 13] = [
     step("tidy", "floors, limits, generated files, forbidden text", |repo| passed(tidy::run(repo))),
     step("clippy", "cargo clippy --workspace --all-targets, warnings denied", clippy),
     step("kernels", "every GPU kernel compiles, and its machine code is as wanted", gpu_kernels),
-    step("tests", "cargo test --workspace", |repo| cargo(repo, &["test", "--workspace"])),
+    step("tests", "cargo test --workspace; ignored tests are listed in the summary", tests),
     step("traces", "the tests' traces, by Perfetto's own protobufs", perfetto),
     slow("model check", "the hand-off protocol under every schedule that loom finds", model_check),
     step("python", "every Python file compiles, and the tools' tests pass", python),
@@ -74,8 +76,15 @@ pub fn run(repo: &Repo, options: &Options) -> ExitCode {
     let results = run_steps(repo, &steps, options.keep_going);
     say::heading("summary");
     for (step, (outcome, took)) in steps.iter().zip(&results) {
-        let outcome = format!("{outcome:?}").to_lowercase();
-        say::line(format_args!("{:<15}{outcome:<9}{:>7.1} s", step.name, took.as_secs_f64()));
+        say::line(format_args!(
+            "{:<15}{:<9}{:>7.1} s",
+            step.name,
+            outcome.word(),
+            took.as_secs_f64()
+        ));
+    }
+    for name in results.iter().flat_map(|(outcome, _)| outcome.ignored()) {
+        say::line(format_args!("ignored: {name}"));
     }
     let outcomes: Vec<&Outcome> = results.iter().map(|(outcome, _)| outcome).collect();
     say::line(summary(&outcomes));
@@ -101,13 +110,29 @@ fn run_steps(repo: &Repo, steps: &[&Step], keep_going: bool) -> Vec<(Outcome, Du
     results
 }
 
-/// `steps: 9 passed, 0 failed`, and what did not run where there is any.
+impl Outcome {
+    fn word(&self) -> &'static str {
+        match self {
+            Outcome::Passed | Outcome::Ignored(_) => "passed",
+            Outcome::Failed => "failed",
+            Outcome::Skipped => "skipped",
+            Outcome::NotRun => "not run",
+        }
+    }
+
+    /// Tests of the step that were ignored.
+    fn ignored(&self) -> &[String] {
+        if let Outcome::Ignored(names) = self { names } else { &[] }
+    }
+}
+
+/// `steps: 9 passed, 0 failed`, and how many steps did not run, and tests were ignored, if any.
 fn summary(outcomes: &[&Outcome]) -> String {
-    let count = |which| outcomes.iter().filter(|outcome| ***outcome == which).count();
-    let (skipped, not_run) = (count(Outcome::Skipped), count(Outcome::NotRun));
-    let mut line =
-        format!("steps: {} passed, {} failed", count(Outcome::Passed), count(Outcome::Failed));
-    for (count, what) in [(skipped, "skipped"), (not_run, "not run")] {
+    let count = |word| outcomes.iter().filter(|outcome| outcome.word() == word).count();
+    let mut line = format!("steps: {} passed, {} failed", count("passed"), count("failed"));
+    let ignored: usize = outcomes.iter().map(|outcome| outcome.ignored().len()).sum();
+    let (skipped, not_run) = (count("skipped"), count("not run"));
+    for (count, what) in [(skipped, "skipped"), (not_run, "not run"), (ignored, "tests ignored")] {
         if count > 0 {
             line += &format!(", {count} {what}");
         }
@@ -121,6 +146,20 @@ fn passed(result: Result<()>) -> Result<Outcome> {
 
 fn cargo(repo: &Repo, args: &[&str]) -> Result<Outcome> {
     passed(command::run(repo.cargo().args(args)))
+}
+
+fn tests(repo: &Repo) -> Result<Outcome> {
+    let mut ignored = Vec::new();
+    command::run_seen(repo.cargo().args(["test", "--workspace"]), |line| {
+        ignored.extend(ignored_test(line).map(str::to_owned));
+    })?;
+    Ok(if ignored.is_empty() { Outcome::Passed } else { Outcome::Ignored(ignored) })
+}
+
+/// The name on a line like `test a_name ... ignored`, with a reason behind it or without.
+fn ignored_test(line: &str) -> Option<&str> {
+    let (name, result) = line.strip_prefix("test ")?.split_once(" ... ")?;
+    result.starts_with("ignored").then_some(name.trim_end())
 }
 
 fn format(repo: &Repo) -> Result<Outcome> {
@@ -194,11 +233,11 @@ fn browser(repo: &Repo) -> Result<Outcome> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use Outcome::{Failed, NotRun, Passed, Skipped};
+    use Outcome::{Failed, Ignored, NotRun, Passed, Skipped};
 
     const FAILING: [Step; 3] = [
         step("a", "passes", |_| Ok(Passed)),
-        step("b", "fails", |_| Err(anyhow::anyhow!("planted"))),
+        step("b", "fails", |_| Err(anyhow::anyhow!("injected"))),
         step("c", "is skipped", |_| Ok(Skipped)),
     ];
 
@@ -222,5 +261,32 @@ mod tests {
             summary(&[&Passed, &Skipped, &Failed, &NotRun]),
             "steps: 1 passed, 1 failed, 1 skipped, 1 not run"
         );
+        let ignored = Ignored(vec!["a".into(), "b".into()]);
+        assert_eq!(summary(&[&Passed, &ignored]), "steps: 2 passed, 0 failed, 2 tests ignored");
+    }
+
+    #[test]
+    fn ignored_tests_are_seen_in_both_harnesses_output() {
+        for (line, name) in [
+            ("test a::b ... ignored", Some("a::b")),
+            ("test a ... ignored, needs a network", Some("a")),
+            ("test src/lib.rs - f (line 3) ... ignored", Some("src/lib.rs - f (line 3)")),
+            ("test a_longer_name    ... ignored", Some("a_longer_name")),
+            ("test a ... ok", None),
+            ("test result: ok. 1 passed; 0 failed; 3 ignored; 0 measured", None),
+            ("ignored: the tests that need a GPU", None),
+        ] {
+            assert_eq!(ignored_test(line), name, "{line}");
+        }
+    }
+
+    #[test]
+    fn a_commands_lines_are_seen_and_its_failure_is_told() {
+        let mut lines = Vec::new();
+        let mut see = |line: &str| lines.push(line.to_owned());
+        command::run_seen(Command::new("sh").args(["-c", "echo a; printf b"]), &mut see).unwrap();
+        let failed = command::run_seen(Command::new("sh").args(["-c", "echo c; exit 3"]), &mut see);
+        assert!(failed.unwrap_err().to_string().contains("exit status: 3"));
+        assert_eq!(lines, ["a", "b", "c"]);
     }
 }
