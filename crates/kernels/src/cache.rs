@@ -1,7 +1,7 @@
 //! The user's cache of compiled kernels: one file a key and compiler version.
 //!
-//! An entry is the cubin, then its sha256, then a magic word. ELF readers and NVIDIA's tools do
-//! not mind the tail; an entry whose tail does not fit counts as missing and is compiled anew.
+//! An entry is the cubin, then its sha256, then a magic word. ELF readers and NVIDIA's tools ignore
+//! the tail; an entry with a wrong tail counts as missing, and is compiled again.
 
 use crate::KernelError;
 use crate::bundle::replace;
@@ -35,7 +35,7 @@ impl Cache {
         Some(Cache::new(folder.join("kernels")))
     }
 
-    /// Where the kernel of this key by this compiler lies.
+    /// The path of the kernel with this key, made by this compiler.
     pub fn path(&self, key: &str, compiler: &str) -> PathBuf {
         self.folder.join(format!("{key}-{compiler}.cubin"))
     }

@@ -1,4 +1,4 @@
-//! What a cubin says of itself: registers, shared memory, stack. No tool of NVIDIA's is needed.
+//! Reads from a cubin its registers, shared memory, stack and compiler, without NVIDIA's tools.
 
 use crate::KernelError;
 use object::elf::{EM_CUDA, FileHeader64};

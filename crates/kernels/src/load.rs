@@ -19,7 +19,7 @@ pub struct Cubin {
     pub origin: Origin,
     /// The hash over its sources and options, whichever compiler made it.
     pub key: String,
-    /// What did not work and does not matter: a cache that cannot be written, a warning.
+    /// Non-fatal problems: a cache that cannot be written, the compiler's warnings.
     pub warnings: Vec<String>,
 }
 
@@ -42,8 +42,8 @@ pub enum Origin {
     Compiled(Duration),
 }
 
-/// The kernel of a row of the table for this architecture and model, with what the environment
-/// says about the cache and NVRTC.
+/// The kernel of a row of the table for this architecture and model; the environment says where the
+/// cache and NVRTC are.
 ///
 /// # Errors
 /// It is neither embedded nor cached, and cannot be compiled: why, and what helps.

@@ -10,7 +10,7 @@ pub enum Handoff {
     FlagInData,
 }
 
-/// A row: what is compiled in, and what its machine code must hold.
+/// A row: what is compiled in, and which instructions its machine code must have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Variant {
     /// The name used in every file, table and chart.
@@ -26,7 +26,7 @@ pub struct Variant {
     /// Warps that compute, on sm_90a and on sm_120a; one more loads. 16 leave a thread 96
     /// registers, with which ptxas spills on the latter.
     pub consumer_warps: [u32; 2],
-    /// Teams that the warps form, on sm_90a and on sm_120a: a stage is one team's.
+    /// Teams of consumer warps, on sm_90a and on sm_120a: each stage belongs to one team.
     pub teams: [u32; 2],
     /// Bytes of a ring slot.
     pub stage_bytes: u32,
@@ -38,7 +38,7 @@ pub struct Variant {
     pub kv_splits: u32,
     /// Positions whose keys and values a warp loads before it uses the first.
     pub kv_ahead: u32,
-    /// Machine instructions without which it would not be what it says.
+    /// Machine instructions that the variant must have.
     pub instructions: &'static [&'static str],
 }
 
@@ -76,8 +76,8 @@ const FP8_FLAG: Variant = Variant {
     ..BF16_FLAG
 };
 
-/// The LM head as it was. Its product is a second piece of code, and with three positions ahead
-/// sm_90a would spill where it records.
+/// The LM head stays in bf16. Its matvec is a second piece of code, and with three positions ahead the
+/// recording build would spill on sm_90a.
 const FP8_HEAD_BF16: Variant = Variant {
     name: "fp8-head-bf16-flag",
     head_format: WeightFormat::Bf16,

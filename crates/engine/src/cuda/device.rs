@@ -1,4 +1,4 @@
-//! The GPU: finding it, loading the kernel, and the words that a fault is written to.
+//! The GPU: finding it, loading the kernel, and the host memory that a fault is written to.
 
 use super::fault::record_from;
 use crate::EngineError;

@@ -16,7 +16,7 @@ pub(super) struct Param(pub(super) StepArgs);
 // the same list and asserts the same offsets.
 unsafe impl DeviceRepr for Param {}
 
-/// Everything that does not change from step to step, the buffers' addresses aside.
+/// The parameters that do not change from step to step, except the buffers' addresses.
 pub(super) fn args(
     pack: &Pack,
     options: &CudaOptions,

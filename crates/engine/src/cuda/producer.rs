@@ -1,4 +1,4 @@
-//! Which block a value comes from: the kernel's own rules, backwards.
+//! Which block publishes a value: the inverse of the kernel's rules.
 
 use crate::plan::Plan;
 use monolith_abi::Phase;
@@ -6,7 +6,7 @@ use monolith_abi::kernel::BLOCKS_MAX;
 use monolith_kernels::Variant;
 use monolith_model::Config;
 
-/// Units of a head's partial result besides its values: largest score and sum of weights.
+/// Units of a head's partial result besides its values: the largest score and the sum of weights.
 const PARTIAL_EXTRA: usize = 2;
 
 /// The owners of one step's units.
