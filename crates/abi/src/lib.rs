@@ -121,8 +121,8 @@ wire_enum! {
 }
 
 wire_enum! {
-    /// In the X-ray's notes: what the consumers of a block of the megakernel do from here on. 0 stands
-    /// for "no note yet".
+    /// In the X-ray's notes: what the consumers of a block of the megakernel do from here on. 0
+    /// stands for "no note yet".
     Moment {
         /// Nothing: a place for a note.
         None = 0, "none";

@@ -185,8 +185,8 @@ fn bits_depend_on_nothing(formats: Formats) {
     }
 }
 
-/// Every step finds NaN in all shared memory that it does not write itself, at positions where every
-/// chunk of the KV cache begins, is in the middle, and ends.
+/// Every step finds NaN in all shared memory that it does not write itself, at positions where
+/// every chunk of the KV cache begins, is in the middle, and ends.
 fn shared_memory_that_nobody_wrote_changes_nothing() {
     const STEPS: usize = 1200;
     let weights = random_codes(&config(), 47);
@@ -409,8 +409,8 @@ fn a_block_that_fails_is_named_within_the_bound() {
     }
 }
 
-/// At the default timeout: a fault ends in an error that names it, and on the same GPU the next engine
-/// gives the same bits.
+/// At the default timeout: a fault ends in an error that names it, and on the same GPU the next
+/// engine gives the same bits.
 fn a_fault_at_the_default_timeout_is_named_and_harms_no_later_engine() {
     let weights = random(&config(), 19);
     let base = decode(&mut load(&weights, &CudaOptions::default()), 80);

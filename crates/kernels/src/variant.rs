@@ -76,8 +76,8 @@ const FP8_FLAG: Variant = Variant {
     ..BF16_FLAG
 };
 
-/// The LM head stays in bf16. Its matvec is a second piece of code, and with three positions ahead the
-/// recording build would spill on sm_90a.
+/// The LM head stays in bf16. Its matvec is a second piece of code, and with three positions ahead
+/// the recording build would spill on sm_90a.
 const FP8_HEAD_BF16: Variant = Variant {
     name: "fp8-head-bf16-flag",
     head_format: WeightFormat::Bf16,

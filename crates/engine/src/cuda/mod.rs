@@ -275,8 +275,8 @@ impl CudaEngine {
     /// Decodes greedily, up to and including the first token that is one of `stops` (at most
     /// `EOS_MAX`); with a chosen step, every step records.
     ///
-    /// All steps are queued at once. The step whose token is a stop token sets a flag on the device;
-    /// the launches behind it look at the flag first, and do nothing.
+    /// All steps are queued at once. The step whose token is a stop token sets a flag on the
+    /// device; the launches behind it look at the flag first, and do nothing.
     fn decode_steps(
         &mut self,
         token: u32,
@@ -316,8 +316,8 @@ impl CudaEngine {
         Ok(Decoded { tokens, seconds: f64::from(elapsed.map_err(gpu_error)?) / 1e3 })
     }
 
-    /// [`CudaEngine::decode_steps`] with more stop tokens than a launch looks for: the host looks at
-    /// every token before it launches the next step.
+    /// [`CudaEngine::decode_steps`] with more stop tokens than a launch looks for: the host looks
+    /// at every token before it launches the next step.
     fn decode_step_by_step(
         &mut self,
         token: u32,

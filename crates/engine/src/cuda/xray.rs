@@ -11,8 +11,8 @@ use monolith_abi::kernel::{
 use monolith_abi::{EventKind, Moment, Phase};
 use std::sync::Arc;
 
-/// Where recording steps write: the chosen step has buffers of its own, all others share a second set,
-/// so that every step of a loop does the same work.
+/// Where recording steps write: the chosen step has buffers of its own, all others share a second
+/// set, so that every step of a loop does the same work.
 #[derive(Debug)]
 pub(super) struct Recording {
     chosen: CudaSlice<u8>,
@@ -149,8 +149,8 @@ fn anchor_from(bytes: &[u8]) -> Anchor {
     Anchor { clock: u64_at(bytes, 0), global_ns: u64_at(bytes, 8) }
 }
 
-/// Completes 32-bit clocks from the 64 bits that the block began with. They are in order; a clock that
-/// is not (two lanes read them) counts as the one before it.
+/// Completes 32-bit clocks from the 64 bits that the block began with. They are in order; a clock
+/// that is not (two lanes read them) counts as the one before it.
 struct Clocks {
     at: u64,
     is_first: bool,
@@ -306,8 +306,9 @@ fn matvec(index: usize, layers: usize) -> Option<(Place, Place)> {
     (layer < layers).then_some((from, (now, u16::try_from(layer).ok()?)))
 }
 
-/// The consumers' stamps. If no record was lost for lack of room, all notes must be there: every matvec
-/// of the step, to the end. (A watcher that was a whole round of notes behind would have missed some.)
+/// The consumers' stamps. If no record was lost for lack of room, all notes must be there: every
+/// matvec of the step, to the end. (A watcher that was a whole round of notes behind would have
+/// missed some.)
 fn consumer_from(
     notes: &[Note],
     producers: &Producers<'_>,
