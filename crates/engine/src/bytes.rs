@@ -1,10 +1,10 @@
-//! What each phase of a step reads.
+//! How many bytes each phase of a step reads.
 
 use monolith_abi::Phase;
 use monolith_pack::Header;
 
 /// Bytes by phase, all layers together: a phase's matrices, and for attention the KV cache.
-/// Norms, less than 0.02% of a step, are nobody's.
+/// The norms' weights, less than 0.02% of a step, are not counted.
 pub(crate) fn by_phase(header: &Header, position: usize) -> Vec<(Phase, u64)> {
     let weights = header.bytes_by_kind();
     let of = |phase: Phase| {

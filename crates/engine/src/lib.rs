@@ -1,4 +1,4 @@
-//! The engines that turn a token into the next: one step, one token.
+//! The engines: one step takes a token and gives the next one.
 
 mod bytes;
 pub mod cpu;
@@ -15,14 +15,14 @@ use monolith_model::Config;
 use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 
-/// What an engine is and where it runs.
+/// The facts that identify an engine and its device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EngineInfo {
     /// `cpu` or `cuda`.
     pub engine: &'static str,
     /// Row of the variant table.
     pub variant: String,
-    /// The processor, in its own words.
+    /// The processor's name, as the processor reports it.
     pub device: String,
     /// Blocks (threads) that take part in a step.
     pub blocks: usize,
@@ -35,12 +35,12 @@ pub struct EngineInfo {
     /// Version of the NVRTC that compiled that machine code, as the cubin states it: `13.0.88`.
     /// `None` on a CPU, and for a cubin that does not state it.
     pub nvrtc: Option<String>,
-    /// Greedy steps that are worth asking for at once ([`Engine::decode`]): an engine that works
-    /// behind the host's back is faster when it need not wait to be asked.
+    /// How many greedy steps to request at once ([`Engine::decode_until`]): a GPU is faster when
+    /// it need not wait for the host after each step.
     pub steps_ahead: usize,
 }
 
-/// What [`Engine::decode`] did.
+/// The result of [`Engine::decode`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct Decoded {
     /// The greedy tokens, one for each step that ran. After a stop token no step runs, so that
@@ -52,7 +52,7 @@ pub struct Decoded {
 
 /// Something that decodes one token a step, batch 1.
 pub trait Engine {
-    /// What the engine is and where it runs.
+    /// The engine's and its device's facts.
     fn info(&self) -> &EngineInfo;
 
     /// The model's configuration.
@@ -70,12 +70,12 @@ pub trait Engine {
     fn step(&mut self, token: u32, position: usize) -> Result<u32, EngineError>;
 
     /// Runs a prompt from position 0 on and gives the greedy next token. Only the prompt's last
-    /// token needs the LM head. `progress` is told the number of tokens that are done, after each
-    /// of them or after a few; where it breaks off, the prompt ends there.
+    /// token needs the LM head. `progress` gets the number of finished tokens after each token or
+    /// after a few. If it breaks, the prompt ends there.
     ///
     /// # Errors
     /// Those of [`Engine::step`]; a prompt without tokens is a gap;
-    /// [`EngineError::Interrupted`] where `progress` broke off.
+    /// [`EngineError::Interrupted`] if `progress` broke.
     fn prefill_with(
         &mut self,
         tokens: &[u32],
@@ -89,8 +89,7 @@ pub trait Engine {
         next
     }
 
-    /// [`Engine::prefill_with`] for a prompt that is short: nobody is told how far it is, and
-    /// nobody can end it.
+    /// [`Engine::prefill_with`] without progress and without a way to end it: for short prompts.
     ///
     /// # Errors
     /// Those of [`Engine::prefill_with`].
@@ -177,10 +176,10 @@ pub trait Engine {
     fn intermediate(&self, layer: usize, phase: Phase) -> Option<Vec<f32>>;
 }
 
-/// Tells how many of a prompt's tokens are done.
+/// Reports how many of a prompt's tokens are finished.
 ///
 /// # Errors
-/// [`EngineError::Interrupted`] where the prompt is to end here; after its last token it has ended.
+/// [`EngineError::Interrupted`] if the caller ends the prompt before its last token.
 pub(crate) fn report(
     progress: &mut dyn FnMut(usize) -> ControlFlow<()>,
     done: usize,
@@ -192,7 +191,7 @@ pub(crate) fn report(
     }
 }
 
-/// Why an engine could not be loaded or a step not be run.
+/// Why an engine could not be loaded, or why a step failed.
 #[derive(Debug, thiserror::Error)]
 pub enum EngineError {
     /// The token is no row of the embedding.
@@ -212,25 +211,25 @@ pub enum EngineError {
         context: usize,
     },
     /// Positions before this one were never run.
-    #[error("position {position} was asked for, but only {cached} positions are cached")]
+    #[error("position {position} was requested, but only {cached} positions are cached")]
     Gap {
         /// The position.
         position: usize,
         /// Positions that are cached.
         cached: usize,
     },
-    /// The context cannot be had with this model.
-    #[error("a context of {context} positions: 1 to {max} can be had with this model")]
+    /// The model does not have a context of this size.
+    #[error("a context of {context} positions was requested; this model supports 1 to {max}")]
     ContextSize {
-        /// The context that was asked for.
+        /// The requested context.
         context: usize,
         /// The model's maximum.
         max: usize,
     },
-    /// The number of threads cannot be had.
-    #[error("{threads} threads: 1 to {max} can be had")]
+    /// The number of threads is out of range.
+    #[error("{threads} threads were requested; 1 to {max} are supported")]
     ThreadCount {
-        /// The number that was asked for.
+        /// The requested number.
         threads: usize,
         /// The largest number.
         max: usize,
@@ -238,60 +237,60 @@ pub enum EngineError {
     /// The system did not grant the threads.
     #[error("{wanted} threads could not be started: {source}")]
     Threads {
-        /// The number that was asked for.
+        /// The requested number.
         wanted: usize,
-        /// What the system said.
+        /// The system's error.
         source: std::io::Error,
     },
     /// Some logit is NaN, or none is above minus infinity: the weights are damaged.
     #[error("the logits are not numbers: check the model's weights for NaN and infinities")]
     NotANumber,
-    /// A wait ended without its value.
+    /// A wait ended before its value arrived.
     #[error(
         "block {block} waited for {} from block {waits_on} and {} ({fault})",
-        place(*layer, *phase), outcome(fault, patience)
+        place(*layer, *phase), outcome(fault, timeout)
     )]
     Fault {
-        /// Who waited.
+        /// The block that waited.
         block: usize,
-        /// Whose value it was.
+        /// The block that owns the value.
         waits_on: usize,
-        /// Of which layer.
+        /// The value's layer.
         layer: Option<usize>,
-        /// Of which phase.
+        /// The value's phase.
         phase: Phase,
         /// How long a wait may last.
-        patience: Duration,
-        /// What was expected and seen.
+        timeout: Duration,
+        /// The expected and the observed epoch.
         fault: Fault,
     },
-    /// A wait inside the kernel ended without what it waited for.
+    /// A wait inside the kernel timed out.
     #[error(
         "block {} (warp {}) waited for {} and gave up after {:?}",
         .0.cause.block, .0.cause.warp, .0.cause.what(), Duration::from_nanos(.0.timeout_ns)
     )]
     KernelFault(Box<FaultDump>),
-    /// The GPU, its driver or the kernel cannot be used: why, and what helps.
+    /// The GPU, its driver or the kernel cannot be used: the reason and the remedy.
     #[error("{0}")]
     Gpu(String),
-    /// A step cannot be recorded by this variant.
+    /// This variant cannot record a step.
     #[error("variant {0} records no X-ray: load the one that `kernels list` shows with one")]
     NoXray(String),
-    /// What a recorded step left behind makes no sense: a bug in the kernel or here.
+    /// The recording of a step contradicts itself: a bug in the kernel or in this crate.
     #[error("the X-ray's buffers: {0}")]
     Xray(String),
     /// A block panicked: a bug in the engine.
     #[error("block {block} panicked: {message}")]
     Panic {
-        /// Which.
+        /// The block.
         block: usize,
-        /// Its last words.
+        /// The panic's message.
         message: String,
     },
     /// The caller ended a prompt.
     #[error("interrupted after {done} of the prompt's {all} tokens")]
     Interrupted {
-        /// Tokens that are done.
+        /// Finished tokens.
         done: usize,
         /// Tokens of the prompt.
         all: usize,
@@ -308,10 +307,10 @@ fn place(layer: Option<usize>, phase: Phase) -> String {
     }
 }
 
-fn outcome(fault: &Fault, patience: &Duration) -> String {
+fn outcome(fault: &Fault, timeout: &Duration) -> String {
     match fault.cause {
-        FaultCause::TimedOut { .. } => format!("gave up after {patience:?}"),
+        FaultCause::TimedOut { .. } => format!("timed out after {timeout:?}"),
         FaultCause::Lapped { .. } => "was lapped".into(),
-        FaultCause::Aborted => "was told to stop".into(),
+        FaultCause::Aborted => "was aborted".into(),
     }
 }

@@ -1,10 +1,10 @@
-//! Who owns what: static ownership of rows and heads, and the place of every slot.
+//! Static ownership of rows and heads, and the place of every slot.
 
 use monolith_abi::{Phase, pack::TILE_ROWS};
 use monolith_model::Config;
 use std::ops::Range;
 
-/// Units that a worker posts to the final slot: its largest logit, and that logit's index.
+/// Units that a worker publishes in the final slot: its largest logit and the logit's index.
 const FINAL_UNITS: usize = 2;
 
 /// The split of one model's step over a team.

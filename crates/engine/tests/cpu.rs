@@ -6,14 +6,14 @@ use common::{assert_agrees, decode, intermediates, pack, pack_as, random, random
 
 use monolith_abi::dump::{NO_BLOCK, Stamp};
 use monolith_abi::{EventKind, Phase};
-use monolith_engine::cpu::{Planted, simd::Simd};
+use monolith_engine::cpu::{Injected, simd::Simd};
 use monolith_engine::{CpuEngine, CpuOptions, Engine, EngineError};
 use monolith_model::{Config, LayerTensor, MemoryWeights, Tensor};
 use monolith_pack::Formats;
 use monolith_reference::{KvFormat, Reference, Stop, first_difference};
 use proptest::prelude::*;
 use std::ops::ControlFlow;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// How far an engine's value may be from the reference's, as a share of the largest value of the
 /// same phase and position. Both work in f32 and differ only in the order of their sums; the
@@ -123,7 +123,7 @@ fn the_bits_depend_on_neither_threads_nor_registers_nor_delays() {
     }
     let base = decode(&mut load(&weights, &options(1)), 25);
     for seed in 0..4 {
-        let delayed = CpuOptions { planted: Some(Planted::Delays { seed }), ..options(3) };
+        let delayed = CpuOptions { injected: Some(Injected::Delays { seed }), ..options(3) };
         assert_eq!(decode(&mut load(&weights, &delayed), 25), base, "delays by seed {seed}");
     }
 }
@@ -147,12 +147,12 @@ fn the_argmax_reaches_every_row_and_the_first_of_equals_wins() {
     let residual = engine.intermediate(config.layers - 1, Phase::Down).expect("a step was run");
     let sign = residual[0].signum();
     for row in 0..config.vocab {
-        let mut planted = weights.clone();
-        planted.set(Tensor::LmHead, row, 0, sign);
+        let mut changed = weights.clone();
+        changed.set(Tensor::LmHead, row, 0, sign);
         let twin = (row + 7).min(config.vocab - 1);
-        planted.set(Tensor::LmHead, twin, 0, sign);
+        changed.set(Tensor::LmHead, twin, 0, sign);
         let threads = 1 + row % 4;
-        let next = load(&planted, &options(threads)).step(1, 0).expect("the step runs");
+        let next = load(&changed, &options(threads)).step(1, 0).expect("the step runs");
         assert_eq!(next as usize, row, "with {threads} threads and a twin at {twin}");
     }
     // All logits equal: the very first row.
@@ -198,8 +198,8 @@ fn a_prompt_gives_the_same_bits_with_the_head_only_at_its_end() {
             for (position, &token) in prompt.iter().enumerate() {
                 next = Some(stepped.step(token, position).expect("the step runs"));
             }
-            let planted = Some(Planted::Delays { seed: threads as u64 });
-            let mut prefilled = load(&weights, &CpuOptions { planted, ..options(threads) });
+            let injected = Some(Injected::Delays { seed: threads as u64 });
+            let mut prefilled = load(&weights, &CpuOptions { injected, ..options(threads) });
             // Before the second time there are logits and keys of another text.
             for first in [1, 3] {
                 prefilled.prefill(&[first; 40]).expect("the prompt fits");
@@ -299,15 +299,13 @@ fn the_context_is_what_was_asked_for_and_is_checked() {
 }
 
 #[test]
-fn a_worker_that_keeps_quiet_is_named_within_the_bound() {
+fn a_worker_that_does_not_publish_is_named_after_the_timeout() {
     let weights = random(&config(), 19);
     for phase in Phase::LAYER {
-        let planted = Some(Planted::Skip { worker: 1, layer: 1, phase });
-        let patience = Duration::from_millis(50);
-        let mut engine = load(&weights, &CpuOptions { planted, patience, ..options(3) });
-        let begin = Instant::now();
+        let injected = Some(Injected::Skip { worker: 1, layer: 1, phase });
+        let timeout = Duration::from_millis(50);
+        let mut engine = load(&weights, &CpuOptions { injected, timeout, ..options(3) });
         let error = engine.step(1, 0).expect_err("a value never arrives");
-        assert!(begin.elapsed() < Duration::from_secs(2));
         let message = error.to_string();
         let said = format!("{} of layer 1 from block 1", phase.name());
         assert!(message.contains(&said) && message.contains("50ms"), "{message}");

@@ -7,7 +7,7 @@ use monolith_model::synth;
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Counts what is asked of the system's allocator.
+/// Counts the requests to the system's allocator.
 struct Counting;
 
 static ALLOCATIONS: AtomicUsize = AtomicUsize::new(0);

@@ -3,28 +3,28 @@
 use crate::sync::{AtomicU64, Ordering, Thread, current, park, spin_turn};
 use std::sync::OnceLock;
 
-/// The ring that ends the team.
+/// The ring that ends all workers.
 pub const STOPPED: u64 = u64::MAX >> 1;
 
 /// In a bell's word: the worker is asleep.
 const ASLEEP: u64 = 1;
 
-/// Turns of a spin before a worker goes to sleep: some tens of microseconds, longer than the
-/// host takes between two tokens, so that a running decode never pays for a wake-up.
+/// Polls before a worker goes to sleep: some tens of microseconds, longer than the host takes
+/// between two tokens, so that a running decode needs no wake-up.
 #[cfg(not(feature = "loom"))]
 const TURNS_BEFORE_SLEEP: u32 = 1 << 13;
-/// The model checker only needs to see both sides.
+/// Under the model checker one poll covers both cases, awake and asleep.
 #[cfg(feature = "loom")]
 const TURNS_BEFORE_SLEEP: u32 = 1;
 
-/// Rings `1, 2, 3, ...` wake the workers for that step; [`STOPPED`] sends them home.
+/// Rings `1, 2, 3, ...` wake the workers for that step; [`STOPPED`] ends them.
 #[derive(Debug)]
 pub struct Doorbell {
     bells: Box<[Bell]>,
 }
 
-/// One worker's bell. Ring and sleep share a word, so that going to sleep and being woken are
-/// decided by one atomic operation each, and no ring can be slept through.
+/// One worker's bell. The ring number and the sleep bit share a word, so that one atomic operation
+/// puts a worker to sleep and one wakes it, and a worker cannot sleep through a ring.
 #[derive(Debug)]
 struct Bell {
     /// `2 * ring + ASLEEP`.
@@ -39,7 +39,7 @@ impl Doorbell {
         Doorbell { bells: (0..workers).map(|_| bell()).collect() }
     }
 
-    /// Starts step `ring`: everything written before is visible to the workers.
+    /// Starts step `ring`. The workers see everything that was written before.
     pub fn ring(&self, ring: u64) {
         for bell in &self.bells {
             let before = bell.word.swap(ring << 1, Ordering::AcqRel);
@@ -51,10 +51,10 @@ impl Doorbell {
         }
     }
 
-    /// Waits, as worker `worker`, for a ring other than `last`; gives the ring.
+    /// Waits, as worker `worker`, for a ring other than `last`, and returns it.
     ///
     /// # Panics
-    /// If `worker` is not one of the workers the doorbell was made for.
+    /// If there is no such worker.
     pub fn wait(&self, worker: usize, last: u64) -> u64 {
         let Bell { word, sleeper } = &self.bells[worker];
         for turns in 1..=TURNS_BEFORE_SLEEP {

@@ -1,11 +1,11 @@
-//! Slots of (value, epoch) units: post and gather.
+//! Slots of (value, epoch) units: publish and gather.
 
 use crate::sync::{AtomicU32, AtomicU64, Ordering, spin_turn};
 use std::fmt;
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
-/// How often, in turns of a spin, a waiting block looks at the clock and the abort word.
+/// After how many polls a waiting block looks at the clock and the abort word.
 const TURNS_PER_LOOK: u32 = 1024;
 
 /// All slots of a step in one array of units.
@@ -16,19 +16,19 @@ pub struct Exchange {
 
 /// How long a wait may last before it becomes a fault.
 #[derive(Clone, Copy, Debug)]
-pub struct Patience(pub Duration);
+pub struct Timeout(pub Duration);
 
-/// What a gather saw: whether it had to wait, and for which unit last.
+/// Whether a gather had to wait, and for which unit last.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Arrival {
     /// Index, within the gathered range, of the unit that was waited for last.
     pub last_blocked: Option<usize>,
 }
 
-/// Why a wait ended without its value.
+/// Why a wait ended before its value arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FaultCause {
-    /// The unit still held an earlier epoch when patience ran out.
+    /// The unit still held an earlier epoch at the timeout.
     TimedOut {
         /// The epoch that the unit held.
         seen: u32,
@@ -38,16 +38,16 @@ pub enum FaultCause {
         /// The epoch that the unit held.
         seen: u32,
     },
-    /// Another block gave up first.
+    /// Another block failed first.
     Aborted,
 }
 
-/// A wait that ended without its value.
+/// A wait that ended before its value arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub struct Fault {
     /// Index of the unit in the exchange.
     pub unit: usize,
-    /// The epoch that was waited for.
+    /// The expected epoch.
     pub expected: u32,
     /// Why the wait ended.
     pub cause: FaultCause,
@@ -63,12 +63,14 @@ impl fmt::Display for Fault {
             FaultCause::Lapped { seen } => {
                 write!(out, "lapped on unit {unit}: expected epoch {expected}, saw {seen}")
             }
-            FaultCause::Aborted => write!(out, "another block gave up during unit {unit}"),
+            FaultCause::Aborted => {
+                write!(out, "another block failed during the wait for unit {unit}")
+            }
         }
     }
 }
 
-/// The word through which a block that gives up tells the others.
+/// The word by which a block that fails aborts the waits of the others.
 #[derive(Debug)]
 pub struct Abort(AtomicU32);
 
@@ -79,12 +81,12 @@ impl Default for Abort {
 }
 
 impl Abort {
-    /// Tells every block to leave its wait.
+    /// Aborts every wait.
     pub fn raise(&self) {
         self.0.store(1, Ordering::Release);
     }
 
-    /// Whether some block gave up.
+    /// Whether the waits were aborted.
     pub fn is_raised(&self) -> bool {
         self.0.load(Ordering::Acquire) != 0
     }
@@ -113,9 +115,9 @@ impl Exchange {
 
     /// Publishes `value` in `unit` for the step `epoch`.
     ///
-    /// Release: whatever the block wrote before (logits, KV rows) is visible to whoever gathers
-    /// the unit. On x86 and for a GPU's own data this costs nothing over a relaxed store.
-    pub fn post(&self, unit: usize, value: u32, epoch: u32) {
+    /// Release: a block that gathers the unit also sees what this block wrote before (logits, KV
+    /// rows). On x86 this costs no more than a relaxed store.
+    pub fn publish(&self, unit: usize, value: u32, epoch: u32) {
         let word = (u64::from(epoch) << 32) | u64::from(value);
         self.units[unit].store(word, Ordering::Release);
     }
@@ -126,16 +128,16 @@ impl Exchange {
         (word as u32, (word >> 32) as u32)
     }
 
-    /// Hands each value of `range` to `put(index, value)` as it arrives.
+    /// Calls `put(index, value)` with each value of `range` as it arrives.
     ///
     /// # Errors
-    /// The [`Fault`] of the first unit that did not arrive within `patience`, that was already
-    /// of a later epoch, or during whose wait another block raised `abort`.
+    /// The [`Fault`] of the first unit that did not arrive within `timeout`, that already had a
+    /// later epoch, or during whose wait another block raised `abort`.
     pub fn gather(
         &self,
         range: Range<usize>,
         epoch: u32,
-        patience: Patience,
+        timeout: Timeout,
         abort: &Abort,
         mut put: impl FnMut(usize, u32),
     ) -> Result<Arrival, Fault> {
@@ -145,7 +147,7 @@ impl Exchange {
             let mut word = unit.load(Ordering::Acquire);
             if (word >> 32) as u32 != epoch {
                 arrival.last_blocked = Some(index);
-                word = wait_for(unit, epoch, patience, abort).map_err(|cause| Fault {
+                word = wait_for(unit, epoch, timeout, abort).map_err(|cause| Fault {
                     unit: first + index,
                     expected: epoch,
                     cause,
@@ -157,12 +159,12 @@ impl Exchange {
     }
 }
 
-/// Spins until the unit is of this epoch.
+/// Polls until the unit has this epoch.
 #[cold]
 fn wait_for(
     unit: &AtomicU64,
     epoch: u32,
-    Patience(patience): Patience,
+    Timeout(timeout): Timeout,
     abort: &Abort,
 ) -> Result<u64, FaultCause> {
     let mut deadline = None;
@@ -183,7 +185,7 @@ fn wait_for(
                 return Err(FaultCause::Aborted);
             }
             let now = Instant::now();
-            if now > *deadline.get_or_insert(now + patience) {
+            if now > *deadline.get_or_insert(now + timeout) {
                 return Err(FaultCause::TimedOut { seen });
             }
         }

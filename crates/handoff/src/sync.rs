@@ -1,4 +1,4 @@
-//! The atomics and threads that the protocol runs on.
+//! The atomics and threads of the protocol: those of `std`, or loom's.
 
 #[cfg(not(feature = "loom"))]
 pub use std::{
@@ -15,7 +15,7 @@ pub use loom::{
 /// One turn of a spin: a pause for the core, or a scheduling point for the model checker.
 #[cfg(not(feature = "loom"))]
 pub fn spin_turn(turns: u32) {
-    // On a machine with fewer free cores than blocks, the block waited for may need this core.
+    // With fewer free cores than blocks, the block that owns the value may need this core.
     if turns.is_multiple_of(256) {
         std::thread::yield_now();
     } else {

@@ -3,10 +3,10 @@
 use half::bf16;
 use ndarray::{ArrayRef2, ArrayView2, s};
 
-/// How keys and values are kept.
+/// The format of keys and values in the cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KvFormat {
-    /// As computed.
+    /// f32, as computed.
     F32,
     /// Rounded to bf16 on writing (keys after QK-norm and RoPE), as the engines' cache does;
     /// attention reads the rounded values, those of the current position too.

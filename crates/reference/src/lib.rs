@@ -1,9 +1,9 @@
 //! The oracle: a phase-by-phase f32 forward pass of a dense Qwen3 model on the CPU.
 //!
-//! It is written to be read and trusted, not to be fast: one function a phase ([`phases`]), plain
-//! f32 arrays with one row a position, and nothing of the engines' packs, tiles or hand-offs. What
-//! each function gives is the contract that every engine's intermediate of the same name is
-//! compared against.
+//! The code is meant to be read and trusted, not to be fast. It has one function for each phase
+//! ([`phases`]) and plain f32 arrays with one row for each position, and shares nothing with the
+//! engines' packs, tiles or hand-offs. Each function's result is the contract for every engine's
+//! intermediate of the same name.
 //!
 //! | phase | output, one row a position | width |
 //! |---|---|---|
@@ -33,10 +33,10 @@ pub use cache::{KvFormat, LayerCache};
 pub use intermediates::{Difference, Intermediates, Place, Stop, first_difference};
 pub use reference::{Reference, StepOutputs};
 
-/// What the reference refuses to compute.
+/// Why the reference refuses to compute.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReferenceError {
-    /// A token id that the embedding has no row for.
+    /// The embedding has no row for the token id.
     #[error("token {token} is not in the vocabulary of {vocab}")]
     Token {
         /// The token id.
@@ -44,7 +44,7 @@ pub enum ReferenceError {
         /// Rows of the embedding.
         vocab: usize,
     },
-    /// More positions than the model was made for.
+    /// More positions than the model supports.
     #[error("{wanted} positions are more than the model's {max_positions}")]
     Positions {
         /// Positions that the cache would hold.

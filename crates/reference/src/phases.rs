@@ -1,5 +1,5 @@
-//! One function a phase. Every array has one row a position; what each gives is the contract with
-//! the engines (see the crate's table).
+//! One function for each phase. Every array has one row for each position. The results are the
+//! contract with the engines (see the crate's table).
 
 use crate::matrix::{norm, norm_row, product, product_into};
 use crate::rope::Angles;
@@ -8,7 +8,7 @@ use monolith_model::{LayerTensor, Tensor, Weights};
 use ndarray::parallel::prelude::*;
 use ndarray::{Array2, ArrayRef2, ArrayView1, ArrayViewMut2, Axis, s};
 
-/// Query rows whose scores are held at once: bounds memory at long context.
+/// Query rows whose scores are in memory at once, so that a long context needs a bounded amount.
 const QUERY_ROWS: usize = 128;
 
 /// Rows of the embedding, `[positions, hidden]`: the residual stream before the first layer.

@@ -13,7 +13,7 @@ pub struct Reference<'a> {
     caches: Vec<LayerCache>,
 }
 
-/// What a call of [`Reference::extend`] gives, one row a token.
+/// The result of [`Reference::extend`], one row for each token.
 #[derive(Clone, Debug)]
 pub struct StepOutputs {
     /// Logits, `[tokens, vocab]`.
@@ -22,7 +22,7 @@ pub struct StepOutputs {
     pub greedy: Vec<u32>,
 }
 
-/// Is shown every intermediate as it is made, and may end the step.
+/// A callback that gets every intermediate as it is computed, and may end the step.
 type Observer<'o> = dyn FnMut(Place, &ArrayRef2<f32>) -> ControlFlow<()> + 'o;
 
 impl<'a> Reference<'a> {
@@ -50,7 +50,7 @@ impl<'a> Reference<'a> {
         }
     }
 
-    /// Appends tokens and gives the logits and greedy token after each.
+    /// Appends tokens and returns the logits and the greedy token after each.
     ///
     /// # Errors
     /// A token outside the vocabulary or more positions than the model has, with the cache
@@ -62,8 +62,8 @@ impl<'a> Reference<'a> {
         Ok(StepOutputs { logits, greedy })
     }
 
-    /// Appends tokens and gives the residual after the last layer, `[tokens, hidden]`, for
-    /// [`phases::lm_head`]: a long prompt needs the logits of few positions.
+    /// Appends tokens and returns the residual after the last layer, `[tokens, hidden]`, for
+    /// [`phases::lm_head`]: of a long prompt only a few positions' logits are needed.
     ///
     /// # Errors
     /// As [`Reference::extend`], NaN logits aside.
@@ -74,8 +74,8 @@ impl<'a> Reference<'a> {
         Ok(self.run_layers(embedded, layers, &mut |_, _| ControlFlow::Continue(())).0)
     }
 
-    /// Runs tokens at the positions that follow, up to `stop`, and gives every intermediate on
-    /// the way. The cache is left as it was.
+    /// Runs tokens at the next positions, up to `stop`, and returns every intermediate. The cache
+    /// does not change.
     ///
     /// # Errors
     /// As [`Reference::extend`]; or a stop in a layer that the model does not have.

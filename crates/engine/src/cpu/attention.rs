@@ -6,9 +6,10 @@ use super::simd::{
 
 /// The bf16 keys and values of one KV head in one layer, two to a word.
 ///
-/// Keys lie in blocks of 16 positions, a lane a position, a word two dimensions, so that 16
-/// scores are summed at once without a sum across lanes. Values lie in columns of 16 dimensions,
-/// a lane a dimension, a word two positions, so that a column's sum reads memory in order.
+/// Keys are stored in blocks of 16 positions: a lane is a position and a word two dimensions, so
+/// that 16 scores are summed at once without a sum across lanes. Values are stored in columns of 16
+/// dimensions: a lane is a dimension and a word two positions, so that a column's sum reads memory
+/// in order.
 #[derive(Clone, Debug)]
 pub(crate) struct HeadCache {
     head_dim: usize,
@@ -21,7 +22,7 @@ pub(crate) struct HeadCache {
 }
 
 impl HeadCache {
-    /// Room for `context` positions. `head_dim` is even.
+    /// A cache for `context` positions. `head_dim` is even.
     pub(crate) fn new(context: usize, head_dim: usize) -> HeadCache {
         let pairs = context.div_ceil(2);
         HeadCache {
@@ -117,7 +118,8 @@ fn dot<S: Registers, const R: usize>(simd: S, words: &[Words], factors: &[f32]) 
     sums
 }
 
-/// Adds 16 words' low halves times the first factor and high halves times the second.
+/// Multiplies 16 words' low halves by the first factor and their high halves by the second, and
+/// adds the products.
 #[inline(always)]
 fn add_word<S: Registers, const R: usize>(
     simd: S,
@@ -133,8 +135,8 @@ fn add_word<S: Registers, const R: usize>(
     }
 }
 
-/// Turns the first `positions` scores into e^(score - largest) and the rest of the last block
-/// into 0; gives their sum.
+/// Replaces the first `positions` scores by e^(score - largest) and the rest of the last block by
+/// 0; returns the sum.
 #[inline(always)]
 fn softmax_unscaled<S: Registers, const R: usize>(
     simd: S,
@@ -149,7 +151,7 @@ fn softmax_unscaled<S: Registers, const R: usize>(
     for block in &mut *scores {
         let mut values = load::<S, R>(block);
         for (value, sum) in values.iter_mut().zip(&mut sums) {
-            // x - x is 0, or NaN where x is NaN or infinite: a maximum hides those, and the sum
+            // x - x is 0, or NaN if x is NaN or infinite. The maximum hides such an x, and the sum
             // must not.
             let checked = simd.sub_f32s(*value, *value);
             *value = exp_nonpositive(simd, simd.sub_f32s(*value, shift));
@@ -163,7 +165,7 @@ fn softmax_unscaled<S: Registers, const R: usize>(
     lanes.iter().sum()
 }
 
-/// `out = scale * sum of weights[p] * V[p]`; the weights end with zeros, to an even number.
+/// `out = scale * sum of weights[p] * V[p]`. The weights are padded with zeros to an even number.
 #[inline(always)]
 fn mix<S: Registers, const R: usize>(
     simd: S,

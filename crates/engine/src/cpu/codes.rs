@@ -1,9 +1,9 @@
 //! E4M3 codes into f32, exactly: 17 instructions for a whole register of codes.
 //!
-//! Every E4M3 value is a bf16. A lookup in 128-bit lanes (`pshufb`) gives the high bytes of a
-//! register's codes, a shift the low ones; a second lookup corrects the subnormals, whose mantissa
-//! has no leading 1. Both bytes interleaved are the bf16 bits of even and odd codes. No f32 on the
-//! way is subnormal: those are slow.
+//! Every E4M3 value is a bf16 value. A table lookup in 128-bit lanes (`pshufb`) gives the high
+//! bytes of a register's codes, and a shift gives the low bytes. A second lookup corrects the
+//! subnormals, whose mantissa has no leading 1. The interleaved bytes are the bf16 bits of even and
+//! odd codes. No intermediate f32 is subnormal, because arithmetic on subnormals is slow.
 
 use super::simd::{LANES, Registers};
 use monolith_model::e4m3;
@@ -16,7 +16,7 @@ use {
     std::arch::x86_64::{__m256i, __m512i},
 };
 
-/// Codes that a lane holds of a lane group.
+/// Codes of a lane group in one lane.
 pub(crate) const QUAD: usize = 4;
 
 /// The codes of a lane group.
@@ -24,14 +24,13 @@ pub(crate) type Codes = [u8; QUAD * LANES];
 
 /// A set of instructions, and how it widens codes.
 pub(crate) trait Level: Registers {
-    /// The values of the codes that the register `at` of the lanes holds of a lane group. Lane
-    /// `4 q + i` of all registers together has as its value `t` that of code
-    /// [`code_of`]`(4 q + i, t)`.
+    /// The values of the codes in one register of a lane group's lanes: the `t`-th value of a lane
+    /// is the value of the code [`code_of`]`(lane, t)`, where lanes are counted over all registers.
     fn widen(self, codes: &Codes, at: usize) -> [Self::f32s; QUAD];
 }
 
-/// Which code of a lane group a lane holds as its value `t`: 16 neighbours are spread over four
-/// neighbouring lanes, as interleaving the bytes of a 128-bit lane spreads them.
+/// The index, in its lane group, of the code that a lane holds as its `t`-th value. 16 successive
+/// codes are spread over four successive lanes, because the bytes of 128 bits are interleaved.
 pub(crate) const fn code_of(lane: usize, t: usize) -> usize {
     16 * (lane / 4) + 8 * (t / 2) + 2 * (lane % 4) + t % 2
 }
@@ -43,7 +42,7 @@ impl Level for Scalar {
     }
 }
 
-/// One lookup a code: for levels without a lookup in registers.
+/// Looks each code up in memory: for levels whose registers are not used as tables here.
 #[inline(always)]
 fn by_table<S: Registers>(simd: S, codes: &Codes, at: usize) -> [S::f32s; QUAD] {
     let mut values = [simd.splat_f32s(0.0); QUAD];
@@ -66,7 +65,7 @@ impl Level for pulp::aarch64::Neon {
     }
 }
 
-/// The bf16 bits of 2^-7, what the magnitude 0 would be if it were not subnormal.
+/// The bf16 bits of 2^-7: the value of the magnitude 0 if it were not subnormal.
 const FIRST: u16 = 120 << 7;
 
 /// High bytes, by a code's upper four bits: the sign, and the exponent with the bias of an f32.
@@ -80,8 +79,8 @@ const HIGH: [u8; 16] = {
     table
 };
 
-/// What is wrong with the subnormals' high (0) and low (1) bytes, to be corrected by exclusive
-/// or; at twice the code.
+/// The corrections of the subnormals' high (0) and low (1) bytes, which are applied by exclusive
+/// or. The index is twice the code.
 const WRONG: [[u8; 16]; 2] = {
     let mut tables = [[0; 16]; 2];
     let mut code = 0;
@@ -95,8 +94,8 @@ const WRONG: [[u8; 16]; 2] = {
     tables
 };
 
-/// Added with saturation to twice a magnitude, lets bit 7 of what is not subnormal be 1: there a
-/// lookup gives 0.
+/// Added with saturation to twice a magnitude, this sets bit 7 of every magnitude that is not
+/// subnormal. A lookup with bit 7 set gives 0, which corrects nothing.
 const NOT_SUBNORMAL: u8 = 0x70;
 
 /// A table in every 128-bit lane.

@@ -1,4 +1,4 @@
-//! The one streaming product: packed tiles times an activation.
+//! The streaming matrix-vector product (GEMV): packed tiles times an activation.
 
 use super::codes::{QUAD, code_of};
 use super::simd::{Kernel, LANES, Level, Sums, add_pairs, store};
@@ -14,17 +14,17 @@ const GROUPS: usize = TILE_ROWS / 2;
 /// 16 words: what one lane group of a fragment holds.
 type Group = [u8; 4 * LANES];
 
-/// An activation, spread out to lie as the weights of a lane group lie in 16 lanes, each of one
-/// row.
+/// An activation in the order in which 16 lanes hold the weights of a lane group.
 #[derive(Clone, Debug)]
 pub(crate) struct Spread {
-    /// For each fragment, and each weight of a lane in turn, the 16 lanes' columns.
+    /// For each fragment, and for each weight of a lane in turn, the values of the 16 lanes'
+    /// columns.
     values: Vec<[f32; LANES]>,
     cols: usize,
     format: WeightFormat,
 }
 
-/// Weights that a lane takes of a lane group: of bf16, a word's two.
+/// Weights of a lane group in one lane: in bf16 the two of a word.
 const PAIR: usize = 2;
 
 impl Spread {
@@ -34,7 +34,7 @@ impl Spread {
         Spread { values, cols: 0, format: WeightFormat::Bf16 }
     }
 
-    /// Takes over `x`, padded with zeros to whole fragments, for weights of this format.
+    /// Spreads `x`, padded with zeros to whole fragments, for weights of this format.
     pub(crate) fn set(&mut self, x: &[f32], format: WeightFormat) {
         (self.cols, self.format) = (x.len(), format);
         match format {
@@ -68,7 +68,7 @@ impl Spread {
         }
     }
 
-    /// The columns of each fragment, for fragments of this many weights a lane.
+    /// The columns of each fragment of `cols` columns.
     fn fragments<const WEIGHTS: usize>(&self, cols: usize) -> &[[[f32; LANES]; WEIGHTS]] {
         &self.values.as_chunks::<WEIGHTS>().0[..self.cols.div_ceil(cols)]
     }
@@ -94,13 +94,13 @@ impl Kernel for MatVec<'_> {
     }
 }
 
-/// How the weights of a lane group lie in lanes.
+/// How lanes hold the weights of a lane group.
 ///
-/// A trait and not a closure: a closure cannot be told to be inlined into the caller's set of
-/// instructions, and outside of it every vector instruction is a call.
+/// This is a trait and not a closure: a closure that the compiler does not inline is compiled
+/// without the level's instructions, and then every vector instruction in it is a call.
 trait Lanes<const WEIGHTS: usize> {
-    /// Adds a group's weights, each times its column's value, to the sums of `M` registers of
-    /// lanes, from the register `first` on.
+    /// Multiplies a group's weights by their columns' values and adds the products to the sums of
+    /// `M` registers of lanes, beginning with the register `first`.
     fn add<S: Level, const M: usize>(
         simd: S,
         sums: &mut [S::f32s; M],
@@ -186,8 +186,8 @@ fn fp8<S: Level, const R: usize>(simd: S, product: MatVec<'_>) {
     }
 }
 
-/// All rows of one tile: the sums of all lanes, some groups and registers at a time, as many as
-/// the level has registers for.
+/// All rows of one tile. Each pass sums as many groups and registers of lanes as the level's
+/// register file holds.
 #[inline(always)]
 fn rows<S: Level, L, const R: usize, const WEIGHTS: usize, const BYTES: usize>(
     simd: S,
@@ -205,7 +205,7 @@ fn rows<S: Level, L, const R: usize, const WEIGHTS: usize, const BYTES: usize>(
                 pass::<S, L, R, 8, 1, WEIGHTS, BYTES>(simd, tile, x, [0, at], &mut sums);
             }
         }
-        // Widening codes takes registers: with more sums than four, some would lie in memory.
+        // Widening codes needs registers: with more than four sums the compiler spills some.
         (2, _) => {
             for part in 0..4 {
                 let first = [4 * (part / 2), part % 2];
@@ -230,7 +230,8 @@ fn rows<S: Level, L, const R: usize, const WEIGHTS: usize, const BYTES: usize>(
     }
 }
 
-/// `N` groups and `M` registers of their lanes, from the group and the register `first` on.
+/// Sums `N` groups and `M` registers of their lanes, beginning with the group `first` and the
+/// register `register`.
 #[inline(always)]
 fn pass<
     S: Level,
@@ -263,7 +264,7 @@ fn pass<
     }
 }
 
-/// The words of a group; on a little-endian machine a plain load.
+/// The words of a group. On a little-endian machine this is a plain load.
 #[inline(always)]
 fn words(group: &Group) -> [u32; LANES] {
     let (words, _) = group.as_chunks::<4>();

@@ -1,9 +1,9 @@
 //! The CPU engine: a persistent team of threads runs the whole step, as the megakernel's blocks
-//! do. Threads own rows and heads for good, hand values over through [`monolith_handoff`], and
-//! are woken once a token. The first worker runs on the caller's own thread.
+//! do. Each thread owns fixed rows and heads. Threads exchange values through
+//! [`monolith_handoff`] and are woken once a token. The first worker runs on the caller's thread.
 //!
-//! The same bits come out for every number of threads and for every SIMD level with fused
-//! multiply-add: rows are summed in one order wherever they are computed.
+//! The result's bits are the same for every number of threads and for every SIMD level with fused
+//! multiply-add, because a row's sum has one fixed order.
 
 mod attention;
 mod codes;
@@ -14,7 +14,7 @@ pub mod simd;
 mod step;
 mod team;
 
-pub use team::Planted;
+pub use team::Injected;
 
 use crate::{Engine, EngineError, EngineInfo};
 use monolith_abi::EventKind;
@@ -34,17 +34,16 @@ use std::time::Duration;
 use step::{State, StepFault};
 use team::{Ended, Failure, Shared, StepKind};
 
-/// Context where none is asked for, if the model goes that far.
+/// The default context, unless the model's maximum is lower.
 const DEFAULT_CONTEXT: usize = 4096;
 
 /// More threads than any machine has cores; block numbers are 16 bits wide.
 const THREADS_MAX: usize = 4096;
 
-/// Threads whose creation failed leave nothing to wait for: their stack is small on purpose, a
-/// step's arrays live on the heap.
+/// A small stack is enough, because a step's arrays are on the heap.
 const STACK_BYTES: usize = 1 << 20;
 
-/// How the CPU engine is to be loaded.
+/// Options for [`CpuEngine::load`].
 #[derive(Clone, Debug)]
 pub struct CpuOptions {
     /// Workers, the caller's thread included.
@@ -53,10 +52,10 @@ pub struct CpuOptions {
     pub context: Option<usize>,
     /// SIMD level.
     pub simd: Simd,
-    /// How long a wait may last before it is a fault.
-    pub patience: Duration,
-    /// Something done wrong on purpose, for tests.
-    pub planted: Option<Planted>,
+    /// How long a wait may last before it becomes a fault.
+    pub timeout: Duration,
+    /// An injected fault, for tests.
+    pub injected: Option<Injected>,
 }
 
 impl Default for CpuOptions {
@@ -65,9 +64,9 @@ impl Default for CpuOptions {
             threads: std::thread::available_parallelism().map_or(1, usize::from),
             context: None,
             simd: Simd::detect(),
-            // A first step may read its weights from a slow disk.
-            patience: Duration::from_secs(60),
-            planted: None,
+            // The first step may read its weights from a slow disk.
+            timeout: Duration::from_secs(60),
+            injected: None,
         }
     }
 }
@@ -88,8 +87,8 @@ impl CpuEngine {
     /// Loads a pack: checks the options, allocates everything, starts the team.
     ///
     /// # Errors
-    /// No threads or too many, a context of 0 or beyond the model's, or threads that the system
-    /// does not grant.
+    /// No threads or too many, a context of 0 or beyond the model's maximum, or threads that the
+    /// system does not grant.
     pub fn load(pack: Arc<Pack>, options: &CpuOptions) -> Result<CpuEngine, EngineError> {
         let context = check(pack.config(), options)?;
         let shared = Arc::new(Shared::new(pack, options, context));
@@ -123,7 +122,7 @@ impl CpuEngine {
         Ok(engine)
     }
 
-    /// Runs one step; gives the next token, which means nothing after a step without a head.
+    /// Runs one step and returns the next token. After a headless step the token has no meaning.
     fn run_step(
         &mut self,
         token: u32,
@@ -153,18 +152,18 @@ impl CpuEngine {
         Ok(next)
     }
 
-    /// Reads every worker's largest logit; the lowest index of the largest of them. After it every
-    /// worker is done with the step.
+    /// Reads every worker's largest logit and returns the lowest index of the largest one. When it
+    /// returns, every worker has finished the step.
     fn argmax(&mut self, kind: StepKind) -> Result<u32, EngineError> {
         let begin_ns = self.shared.now_ns();
         let (mut largest, mut index) = (f32::NEG_INFINITY, NOT_A_NUMBER - 1);
         let mut waited_for = None;
         for worker in 0..self.shared.plan.workers {
-            let Shared { exchange, plan, patience, abort, .. } = &*self.shared;
+            let Shared { exchange, plan, timeout, abort, .. } = &*self.shared;
             let units = plan.final_units(Exchange::parity(self.epoch), worker);
             let mut pair = [0; 2];
             let gathered =
-                exchange.gather(units, self.epoch, *patience, abort, |at, value| pair[at] = value);
+                exchange.gather(units, self.epoch, *timeout, abort, |at, value| pair[at] = value);
             match gathered {
                 Ok(arrival) if arrival.last_blocked.is_some() => waited_for = Some(worker),
                 Ok(_) => {}
@@ -209,7 +208,7 @@ impl CpuEngine {
         });
     }
 
-    /// The first failure of the team, in words.
+    /// The team's first failure.
     fn failure(&self) -> EngineError {
         match self.shared.failure() {
             Some(Failure::Fault(StepFault { worker, waits_on, layer, phase, fault })) => {
@@ -218,7 +217,7 @@ impl CpuEngine {
                     waits_on,
                     layer,
                     phase,
-                    patience: self.shared.patience.0,
+                    timeout: self.shared.timeout.0,
                     fault,
                 }
             }
@@ -304,13 +303,13 @@ impl Drop for CpuEngine {
     fn drop(&mut self) {
         self.shared.stop();
         for thread in self.others.drain(..) {
-            // A worker's panic was caught and told when it happened.
+            // A worker's panic was caught and reported when it happened.
             let _ = thread.join();
         }
     }
 }
 
-/// Checks the options against the model; gives the context.
+/// Checks the options against the model and returns the context.
 fn check(config: &Config, options: &CpuOptions) -> Result<usize, EngineError> {
     let context = options.context.unwrap_or(DEFAULT_CONTEXT.min(config.max_positions));
     if context == 0 || context > config.max_positions {
@@ -322,7 +321,7 @@ fn check(config: &Config, options: &CpuOptions) -> Result<usize, EngineError> {
     Ok(context)
 }
 
-/// The processor, in its own words.
+/// The processor's name, as the system reports it.
 pub fn device_name() -> String {
     let text = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let model = text.lines().find_map(|line| line.strip_prefix("model name"));
@@ -330,7 +329,7 @@ pub fn device_name() -> String {
     model.unwrap_or_else(|| std::env::consts::ARCH.to_owned())
 }
 
-/// The smallest step that the clock was seen to take.
+/// The smallest observed step of the clock.
 fn clock_step_ns() -> u64 {
     let begin = std::time::Instant::now();
     let steps = (0..64).map(|_| {

@@ -22,7 +22,7 @@ pub(crate) struct SpanRecord {
     pub(crate) kind: EventKind,
 }
 
-/// What each worker leaves behind. Its clock is the one that all share.
+/// Each worker's part of the dump. All workers share one clock.
 pub(crate) fn blocks_from(mut records: Vec<SpanRecord>, workers: usize) -> Vec<BlockDump> {
     records.sort_by_key(|record| (record.block, record.begin_ns));
     let of = |worker: usize| {
@@ -51,7 +51,7 @@ fn block_from(spans: &[SpanRecord]) -> BlockDump {
         spans.last().map_or(1, |last| last.end_ns),
     ];
     let anchor = |clock| Anchor { clock, global_ns: clock };
-    // Two different moments, also of a worker that did nothing.
+    // Two different times, even for a worker that did nothing.
     let anchors = vec![anchor(ends[0]), anchor(ends[1].max(ends[0] + 1))];
     BlockDump { sm: NO_SM, consumer, anchors, ..BlockDump::default() }
 }

@@ -1,8 +1,9 @@
-//! SIMD by run-time detection, through `pulp`. The arithmetic is written once, on 16 lanes; a
-//! level holds them in 1, 2, 4 or 16 registers, and is chosen when the engine loads.
+//! SIMD by run-time detection, through `pulp`. The arithmetic is written once, on 16 lanes. A
+//! level holds them in 1, 2, 4 or 16 registers. The engine chooses the level when it loads.
 //!
 //! Every level with fused multiply-add gives the same bits: lanes, order and rounding do not
-//! depend on the width of the registers. The scalar level rounds twice where those round once.
+//! depend on the width of the registers. The scalar level rounds twice where the others round
+//! once.
 
 pub(crate) use super::codes::Level;
 pub(crate) use pulp::Simd as Registers;
@@ -11,7 +12,7 @@ use pulp::{Scalar, WithSimd};
 /// A set of instructions.
 #[derive(Clone, Copy, Debug)]
 pub enum Simd {
-    /// What every processor of the architecture has.
+    /// No vector instructions: runs on every processor of the architecture.
     Scalar,
     /// AVX2 and FMA: 256-bit registers.
     #[cfg(target_arch = "x86_64")]
@@ -19,7 +20,7 @@ pub enum Simd {
     /// AVX-512 F, BW, CD, DQ and VL: 512-bit registers.
     #[cfg(target_arch = "x86_64")]
     Avx512(pulp::x86::V4),
-    /// NEON: 128-bit registers. Compiles, but no machine of ours has run it.
+    /// NEON: 128-bit registers. It compiles and was never run.
     #[cfg(target_arch = "aarch64")]
     Neon(pulp::aarch64::Neon),
 }
@@ -30,10 +31,10 @@ impl PartialEq for Simd {
     }
 }
 
-/// A piece of arithmetic to be compiled for every level.
+/// A piece of arithmetic that is compiled for every level.
 pub(crate) trait Kernel {
-    /// Does the work, its 16 lanes in `R` registers. Implementations are `#[inline(always)]`, to
-    /// be compiled inside each level.
+    /// Does the work with its 16 lanes in `R` registers. Implementations are `#[inline(always)]`,
+    /// so that they are compiled with each level's instructions.
     fn run<S: Level, const R: usize>(self, simd: S);
 }
 
@@ -55,7 +56,7 @@ impl<S: Level, K: Kernel> WithSimd for Fitted<S, K> {
 }
 
 impl Simd {
-    /// Every level that this processor has, best first.
+    /// Every level that this processor supports, best first.
     pub fn available() -> Vec<Simd> {
         let mut levels = Vec::new();
         #[cfg(target_arch = "x86_64")]
@@ -69,7 +70,7 @@ impl Simd {
         levels
     }
 
-    /// The best level that this processor has.
+    /// The best level that this processor supports.
     pub fn detect() -> Simd {
         Simd::available()[0]
     }
@@ -87,7 +88,7 @@ impl Simd {
         }
     }
 
-    /// Runs a kernel compiled for this level.
+    /// Runs a kernel with this level's instructions.
     #[inline]
     pub(crate) fn run(self, kernel: impl Kernel) {
         match self {
@@ -107,7 +108,7 @@ fn run_at<S: Level>(level: S, kernel: impl Kernel) {
     Registers::vectorize(level, Fitted(level, kernel));
 }
 
-/// Lanes that the arithmetic is written on.
+/// The number of lanes of the arithmetic.
 pub(crate) const LANES: usize = 16;
 
 /// 16 words.
@@ -131,14 +132,14 @@ pub(crate) fn add_pairs<S: Registers>(
     simd.mul_add_e_f32s(high, odd, simd.mul_add_e_f32s(low, even, sum))
 }
 
-/// 16 values into registers.
+/// Loads 16 values into registers.
 #[inline(always)]
 pub(crate) fn load<S: Registers, const R: usize>(values: &[f32; LANES]) -> [S::f32s; R] {
     let (registers, _) = S::as_simd_f32s(values);
     std::array::from_fn(|at| registers[at])
 }
 
-/// Registers into 16 values.
+/// Stores registers into 16 values.
 #[inline(always)]
 pub(crate) fn store<S: Registers, const R: usize>(values: &mut [f32; LANES], from: Sums<S, R>) {
     let (registers, _) = S::as_mut_simd_f32s(values);
@@ -152,7 +153,7 @@ pub(crate) fn widen(bits: u16) -> f32 {
     f32::from_bits(u32::from(bits) << 16)
 }
 
-/// The bf16 nearest to a value, ties to even, as bits. NaN stays NaN.
+/// The bits of the bf16 nearest to a value, ties to even. NaN stays NaN.
 #[inline(always)]
 pub(crate) fn narrow(value: f32) -> u16 {
     let bits = value.to_bits();
@@ -182,11 +183,11 @@ const LN_2_HIGH: f32 = 0.693_359_4;
 const LN_2_LOW: f32 = -2.121_944_4e-4;
 /// Adding 1.5 * 2^23 rounds to a whole number, which is then in the low bits of the sum.
 const ROUND: f32 = 12_582_912.0;
-/// Below this e^x is taken as e^-87, 1.6e-38: next to nothing, and still a normal number.
+/// For smaller x the result is e^-87, 1.6e-38: negligible, and still a normal number.
 const EXP_MIN: f32 = -87.0;
 
-/// e^x for x <= 0, within 3e-7 of the value down to -87. A polynomial of our own, since the
-/// system's library is neither the same on every machine nor vectorized.
+/// e^x for x <= 0, with a relative error below 3e-7 down to -87. The system's library is neither
+/// the same on every machine nor vectorized, so this is a polynomial of our own.
 #[inline(always)]
 pub(crate) fn exp_nonpositive<S: Registers>(simd: S, x: S::f32s) -> S::f32s {
     let splat = |value| simd.splat_f32s(value);

@@ -1,13 +1,13 @@
 //! One worker's share of one step: the phases in order, a few lines each.
 //!
-//! A phase gathers the values that it needs (waiting for those that have not arrived), computes
-//! the rows or heads that this worker owns, and posts them. Nothing is allocated, nothing locked.
+//! A phase gathers the values that it needs (it polls those that have not arrived), computes the
+//! rows or heads that this worker owns, and publishes them. A step allocates and locks nothing.
 
 use super::attention::{Attend, HeadCache};
 use super::matvec::{MatVec, Spread};
 use super::record::SpanRecord;
 use super::simd::{LANES, silu, sum_of_squares};
-use super::team::{Planted, Shared};
+use super::team::{Injected, Shared};
 use crate::rope::RopeTable;
 use monolith_abi::dump::{NO_BLOCK, NO_LAYER};
 use monolith_abi::kernel::NOT_A_NUMBER;
@@ -17,11 +17,11 @@ use monolith_pack::{LayerSection, Section};
 use std::ops::Range;
 use std::sync::atomic::Ordering;
 
-/// Tiles whose products are computed before they are posted: long enough to stream, short enough
-/// for the first consumer not to wait for the last row.
-const TILES_PER_POST: usize = 8;
+/// Tiles that are multiplied before their results are published: enough for streaming reads, and
+/// few enough that a consumer of the first row does not wait for the last.
+const TILES_PER_PUBLISH: usize = 8;
 
-/// What a worker keeps from step to step: its part of the KV cache, and room to work.
+/// What a worker keeps from step to step: its part of the KV cache, and scratch arrays.
 #[derive(Debug)]
 pub(crate) struct State {
     /// `[layer][owned KV head]`
@@ -30,7 +30,7 @@ pub(crate) struct State {
     scaled: Vec<f32>,
     gathered: Vec<f32>,
     spread: Spread,
-    products: [[f32; TILE_ROWS]; TILES_PER_POST],
+    products: [[f32; TILE_ROWS]; TILES_PER_PUBLISH],
     q: Vec<f32>,
     key: Vec<f32>,
     value: Vec<f32>,
@@ -53,7 +53,7 @@ impl State {
             scaled: vec![0.0; config.hidden],
             gathered: vec![0.0; widest],
             spread: Spread::with_capacity(widest),
-            products: [[0.0; TILE_ROWS]; TILES_PER_POST],
+            products: [[0.0; TILE_ROWS]; TILES_PER_PUBLISH],
             q: vec![0.0; group_dim],
             key: vec![0.0; config.head_dim],
             value: vec![0.0; config.head_dim],
@@ -64,13 +64,13 @@ impl State {
     }
 }
 
-/// Records of one step at most: a wait and work for each phase, and for each owned KV head three
-/// waits and work; the embedding, the head and the argmax.
+/// The largest number of records of one step: a wait and work for each phase; three waits and work
+/// for each owned KV head; the embedding, the head and the argmax.
 fn most_records(layers: usize, heads: usize) -> usize {
     layers * (2 * Phase::LAYER.len() + 4 * heads) + 6
 }
 
-/// A wait that failed, and what it was for.
+/// A wait that failed, and the value that it waited for.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct StepFault {
     pub(crate) worker: usize,
@@ -80,7 +80,8 @@ pub(crate) struct StepFault {
     pub(crate) fault: Fault,
 }
 
-/// One step as one worker sees it. `XRAY`: stamps are taken; without it they are not compiled.
+/// One worker's part of one step. With `XRAY` the step takes stamps; without it the code for stamps
+/// is not compiled.
 pub(crate) struct Step<'a, const XRAY: bool> {
     pub(crate) shared: &'a Shared,
     pub(crate) state: &'a mut State,
@@ -104,13 +105,13 @@ impl<const XRAY: bool> Step<'_, XRAY> {
         if has_head {
             return self.lm_head();
         }
-        // The host starts the next step when everybody has posted here, having read all that this
-        // step hands over: without that a fast worker would lap a slow one.
-        self.post_final(f32::NEG_INFINITY, NOT_A_NUMBER - 1);
+        // A worker publishes here after its last read of the step, and the host starts the next
+        // step when all workers have published. Otherwise a fast worker could lap a slow one.
+        self.publish_final(f32::NEG_INFINITY, NOT_A_NUMBER - 1);
         Ok(())
     }
 
-    /// Every worker holds the whole residual stream: no hand-off.
+    /// Every worker holds the whole residual stream, so the embedding needs no hand-off.
     fn embed(&mut self) {
         let begin = self.stamp();
         let embedding = self.shared.pack.matrix(Section::Embedding);
@@ -126,7 +127,7 @@ impl<const XRAY: bool> Step<'_, XRAY> {
         let scale = self.norm(&self.shared.norms[layer].input, self.shared.formats().layers);
         let tiles = self.shared.plan.share(Phase::Qkv, self.worker);
         self.product(Section::Layer(layer, LayerSection::Qkv), tiles, |step, row, values| {
-            step.post_rows(layer, Phase::Qkv, row, values.map(|value| value * scale));
+            step.publish_rows(layer, Phase::Qkv, row, values.map(|value| value * scale));
         });
         self.worked(Phase::Qkv, Some(layer), begin);
         Ok(())
@@ -147,7 +148,7 @@ impl<const XRAY: bool> Step<'_, XRAY> {
             let base = self.shared.plan.base(layer, Phase::Attention) + kv_head * group_dim;
             if !self.skips(layer, Phase::Attention) {
                 for (unit, value) in self.state.attended.iter().enumerate() {
-                    self.shared.exchange.post(base + unit, value.to_bits(), self.epoch);
+                    self.shared.exchange.publish(base + unit, value.to_bits(), self.epoch);
                 }
             }
             self.worked(Phase::Attention, Some(layer), begin);
@@ -188,7 +189,7 @@ impl<const XRAY: bool> Step<'_, XRAY> {
             for ((out, gate), up) in gated.iter_mut().zip(gate).zip(up) {
                 *out = silu(gate * scale) * (up * scale);
             }
-            step.post_rows(layer, Phase::GateUp, row / 2, gated);
+            step.publish_rows(layer, Phase::GateUp, row / 2, gated);
         });
         self.worked(Phase::GateUp, Some(layer), begin);
         Ok(())
@@ -200,7 +201,7 @@ impl<const XRAY: bool> Step<'_, XRAY> {
         Ok(())
     }
 
-    /// Logits of the owned rows, and the largest of them into the final slot.
+    /// Computes the logits of the owned rows and publishes the largest in the final slot.
     fn lm_head(&mut self) -> Result<(), StepFault> {
         self.gather_residual(Some(self.shared.config().layers - 1), Phase::Down)?;
         let begin = self.stamp();
@@ -219,19 +220,19 @@ impl<const XRAY: bool> Step<'_, XRAY> {
                 }
             }
         });
-        self.post_final(largest, index);
+        self.publish_final(largest, index);
         self.worked(Phase::LmHead, None, begin);
         Ok(())
     }
 
-    /// Posts this worker's largest logit and its index.
-    fn post_final(&self, largest: f32, index: u32) {
+    /// Publishes this worker's largest logit and its index.
+    fn publish_final(&self, largest: f32, index: u32) {
         let units = self.shared.plan.final_units(Exchange::parity(self.epoch), self.worker);
-        self.shared.exchange.post(units.start, largest.to_bits(), self.epoch);
-        self.shared.exchange.post(units.start + 1, index, self.epoch);
+        self.shared.exchange.publish(units.start, largest.to_bits(), self.epoch);
+        self.shared.exchange.publish(units.start + 1, index, self.epoch);
     }
 
-    /// `posted = residual + W x`, for o_proj and down.
+    /// Publishes `residual + W x`, for o_proj and down.
     fn add_to_residual(&mut self, layer: usize, phase: Phase, section: LayerSection) {
         let begin = self.stamp();
         let tiles = self.shared.plan.share(phase, self.worker);
@@ -240,14 +241,14 @@ impl<const XRAY: bool> Step<'_, XRAY> {
             for (sum, residual) in sums.iter_mut().zip(&step.state.residual[row..]) {
                 *sum += residual;
             }
-            step.post_rows(layer, phase, row, sums);
+            step.publish_rows(layer, phase, row, sums);
         });
         self.worked(phase, Some(layer), begin);
     }
 
-    /// Spreads `residual * weight` for a matrix of this format; gives the reciprocal RMS, which
-    /// multiplies the product: one pass over the activation less, and the pack's weights stay as
-    /// published.
+    /// Spreads `residual * weight` for a matrix of this format and returns the reciprocal RMS, by
+    /// which the caller multiplies the product. That saves a pass over the activation, and the
+    /// pack keeps the published weights.
     fn norm(&mut self, weight: &[f32], format: WeightFormat) -> f32 {
         let State { residual, scaled, spread, .. } = &mut *self.state;
         for ((out, value), weight) in scaled.iter_mut().zip(&*residual).zip(weight) {
@@ -258,7 +259,8 @@ impl<const XRAY: bool> Step<'_, XRAY> {
         1.0 / (mean + self.shared.config().norm_eps as f32).sqrt()
     }
 
-    /// The spread activation times some tiles: `each(step, first row, values)` a tile.
+    /// Multiplies tiles by the spread activation and calls `each(step, first row, values)` for each
+    /// tile.
     fn product(
         &mut self,
         section: Section,
@@ -266,8 +268,8 @@ impl<const XRAY: bool> Step<'_, XRAY> {
         mut each: impl FnMut(&mut Self, usize, [f32; TILE_ROWS]),
     ) {
         let matrix = self.shared.pack.matrix(section);
-        for first in tiles.clone().step_by(TILES_PER_POST) {
-            let batch = first..(first + TILES_PER_POST).min(tiles.end);
+        for first in tiles.clone().step_by(TILES_PER_PUBLISH) {
+            let batch = first..(first + TILES_PER_PUBLISH).min(tiles.end);
             let State { spread, products, .. } = &mut *self.state;
             let out = &mut products[..batch.len()];
             self.shared.simd.run(MatVec {
@@ -282,19 +284,25 @@ impl<const XRAY: bool> Step<'_, XRAY> {
         }
     }
 
-    /// Posts the values of a tile's rows, as far as the rows exist.
-    fn post_rows<const N: usize>(&self, layer: usize, phase: Phase, row: usize, values: [f32; N]) {
+    /// Publishes the values of those rows of a tile that exist; padding rows are dropped.
+    fn publish_rows<const N: usize>(
+        &self,
+        layer: usize,
+        phase: Phase,
+        row: usize,
+        values: [f32; N],
+    ) {
         let plan = &self.shared.plan;
         let base = plan.base(layer, phase);
         if self.skips(layer, phase) {
             return;
         }
         for (row, value) in (row..plan.width(phase)).zip(values) {
-            self.shared.exchange.post(base + row, value.to_bits(), self.epoch);
+            self.shared.exchange.publish(base + row, value.to_bits(), self.epoch);
         }
     }
 
-    /// Gathers the residual stream as `phase` of `layer` left it (`None`: it is the embedding).
+    /// Gathers the residual stream after `phase` of `layer`. `None`: the stream is the embedding.
     fn gather_residual(&mut self, layer: Option<usize>, phase: Phase) -> Result<(), StepFault> {
         let Some(layer) = layer else { return Ok(()) };
         let width = self.shared.plan.width(phase);
@@ -328,16 +336,16 @@ impl<const XRAY: bool> Step<'_, XRAY> {
         range: Range<usize>,
         into: impl FnOnce(&mut State) -> &mut Vec<f32>,
     ) -> Result<(), StepFault> {
-        if let Some(Planted::Delays { seed }) = self.shared.planted {
+        if let Some(Injected::Delays { seed }) = self.shared.injected {
             super::team::delay(seed, self.worker, self.epoch, layer, phase);
         }
         let begin = self.stamp();
-        let Shared { exchange, plan, patience, abort, .. } = self.shared;
+        let Shared { exchange, plan, timeout, abort, .. } = self.shared;
         let base = plan.base(layer, phase);
         let units = base + range.start..base + range.end;
         let into = into(self.state);
         let arrival = exchange
-            .gather(units, self.epoch, *patience, abort, |at, bits| into[at] = f32::from_bits(bits))
+            .gather(units, self.epoch, *timeout, abort, |at, bits| into[at] = f32::from_bits(bits))
             .map_err(|fault| StepFault {
                 worker: self.worker,
                 waits_on: plan.owner(phase, fault.unit - base),
@@ -352,9 +360,9 @@ impl<const XRAY: bool> Step<'_, XRAY> {
         Ok(())
     }
 
-    /// Whether a planted fault makes this worker keep its output of this phase to itself.
+    /// Whether an injected fault keeps this worker from publishing its output of this phase.
     fn skips(&self, layer: usize, phase: Phase) -> bool {
-        matches!(self.shared.planted, Some(Planted::Skip { worker, layer: at, phase: of })
+        matches!(self.shared.injected, Some(Injected::Skip { worker, layer: at, phase: of })
             if worker == self.worker && at == layer && of == phase)
     }
 

@@ -1,4 +1,4 @@
-//! The team: one persistent thread a worker, woken once a step.
+//! The team: one persistent thread for each worker, woken once a step.
 
 use super::record::SpanRecord;
 use super::simd::Simd;
@@ -6,7 +6,7 @@ use super::step::{State, Step, StepFault};
 use crate::plan::Plan;
 use crate::rope::RopeTable;
 use monolith_abi::Phase;
-use monolith_handoff::{Abort, Doorbell, Exchange, Patience, STOPPED};
+use monolith_handoff::{Abort, Doorbell, Exchange, STOPPED, Timeout};
 use monolith_model::{Config, LayerTensor, Tensor};
 use monolith_pack::{Formats, Pack};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -14,10 +14,11 @@ use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Something done wrong on purpose, to test that it is found (or that it changes nothing).
+/// An injected fault, to test that it is detected, or injected delays, to test that they change
+/// nothing.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Planted {
-    /// A worker keeps its output of one phase of one layer to itself.
+pub enum Injected {
+    /// A worker does not publish its output of one phase of one layer.
     Skip {
         /// The worker.
         worker: usize,
@@ -26,9 +27,9 @@ pub enum Planted {
         /// The phase.
         phase: Phase,
     },
-    /// Every worker dawdles before some of its gathers, for up to 50 us, by a hash of the seed.
+    /// Every worker sleeps before some of its gathers, for up to 50 us, by a hash of the seed.
     Delays {
-        /// Which gathers, and for how long.
+        /// Chooses the gathers and the times.
         seed: u64,
     },
 }
@@ -42,34 +43,34 @@ pub(crate) struct LayerNorms {
     pub(crate) key: Vec<f32>,
 }
 
-/// What all workers see.
+/// What all workers share.
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) pack: Arc<Pack>,
     pub(crate) plan: Plan,
     pub(crate) exchange: Exchange,
     pub(crate) abort: Abort,
-    pub(crate) patience: Patience,
+    pub(crate) timeout: Timeout,
     pub(crate) simd: Simd,
     pub(crate) context: usize,
     pub(crate) norms: Vec<LayerNorms>,
     pub(crate) final_norm: Vec<f32>,
     pub(crate) rope: RopeTable,
-    /// One f32's bits a vocabulary row, each written by the row's owner.
+    /// The bits of one f32 for each vocabulary row, written by the row's owner.
     pub(crate) logits: Vec<AtomicU32>,
-    pub(crate) planted: Option<Planted>,
+    pub(crate) injected: Option<Injected>,
     bell: Doorbell,
     command: Command,
     clock: Instant,
     /// The first wait that failed, or the first panic.
     failure: Mutex<Option<Failure>>,
-    /// Records of a recorded step, put here by each worker when it is done.
+    /// The records of a recorded step. Each worker adds its own when it has finished.
     records: Mutex<Vec<SpanRecord>>,
-    /// Workers that have handed in their records.
+    /// How many workers have added their records.
     handed_in: AtomicUsize,
 }
 
-/// What the host asks of a step; written before the ring, read after it.
+/// The host's request for a step: written before the ring, read after it.
 #[derive(Debug, Default)]
 struct Command {
     token: AtomicUsize,
@@ -77,14 +78,14 @@ struct Command {
     kind: AtomicU32,
 }
 
-/// What becomes of a step beside its keys and values.
+/// What a step computes beside its keys and values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum StepKind {
-    /// Nothing: a token of a prompt that another one follows. The LM head does not run.
+    /// Nothing: the LM head does not run. For the tokens of a prompt except the last.
     Headless,
-    /// Logits and the next token.
+    /// The logits and the next token.
     Plain,
-    /// The same, and the spans of every worker.
+    /// The logits, the next token, and the spans of every worker.
     Recorded,
 }
 
@@ -126,14 +127,14 @@ impl Shared {
             exchange: Exchange::new(plan.units()),
             plan,
             abort: Abort::default(),
-            patience: Patience(options.patience),
+            timeout: Timeout(options.timeout),
             simd: options.simd,
             context,
             norms,
             final_norm: pack.norm(Tensor::FinalNorm),
             rope: RopeTable::new(config, context),
             logits: (0..config.vocab).map(|_| AtomicU32::new(0)).collect(),
-            planted: options.planted,
+            injected: options.injected,
             bell: Doorbell::new(options.threads - 1),
             command: Command::default(),
             clock: Instant::now(),
@@ -166,15 +167,15 @@ impl Shared {
         self.bell.ring(u64::from(epoch));
     }
 
-    /// Sends every other worker home.
+    /// Ends every other worker.
     pub(crate) fn stop(&self) {
         self.bell.ring(STOPPED);
     }
 
-    /// One worker's whole share of the step that was commanded.
+    /// Runs one worker's whole share of the requested step.
     ///
-    /// The command is read at the start: once this worker has posted to the final slot, the host
-    /// may write the next one.
+    /// The worker reads the command at the start: once it has published to the final slot, the
+    /// host may write the next command.
     pub(crate) fn take_part(&self, state: &mut State, worker: usize, epoch: u32) -> Ended {
         let token = self.command.token.load(Ordering::Relaxed);
         let position = self.command.position.load(Ordering::Relaxed);
@@ -201,7 +202,7 @@ impl Shared {
         if self.abort.is_raised() { Ended::Failed } else { Ended::Done { recorded } }
     }
 
-    /// Notes the first failure and lets every worker leave its wait.
+    /// Keeps the first failure and aborts every wait.
     pub(crate) fn fail(&self, failure: Failure) {
         let mut first = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
         first.get_or_insert(failure);
@@ -220,7 +221,7 @@ impl Shared {
         self.handed_in.fetch_add(1, Ordering::Release);
     }
 
-    /// Waits until every worker has handed in the records of a step; gives them.
+    /// Waits until every worker has added its records of a step, and returns all of them.
     pub(crate) fn collect(&self) -> Vec<SpanRecord> {
         while self.handed_in.load(Ordering::Acquire) < self.plan.workers {
             std::thread::yield_now();
@@ -229,7 +230,7 @@ impl Shared {
         std::mem::take(&mut *self.records.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// The life of a worker other than the host's own.
+    /// The loop of a worker other than the host's own.
     pub(crate) fn work(&self, worker: usize) {
         let mut state = State::new(self, worker);
         let mut ring = 0;
@@ -247,7 +248,7 @@ impl Shared {
     }
 }
 
-/// Dawdles before about one gather in four, by a hash of who and when.
+/// Sleeps before about one gather in four, by a hash of worker, epoch, layer and phase.
 pub(crate) fn delay(seed: u64, worker: usize, epoch: u32, layer: usize, phase: Phase) {
     let mut hash = seed;
     for part in [worker as u64, u64::from(epoch), layer as u64, phase as u64] {

@@ -1,4 +1,4 @@
-//! What the tests of all engines share.
+//! Helpers for the tests of all engines.
 
 #![allow(dead_code, reason = "each test file uses its part")]
 
