@@ -3,6 +3,7 @@
 // Clippy takes the helpers of an integration test for no tests.
 #![allow(clippy::unwrap_used)]
 
+mod committed;
 mod dump_file;
 mod dumps;
 mod export_gantt;
