@@ -16,7 +16,7 @@ mod whole;
 pub use kind::FileKind;
 pub use lines::{Appended, append_lines};
 pub use temporary::remove_stale;
-pub use whole::{WholeFile, WholeFolder, sync_watched, write_whole};
+pub use whole::{WholeFile, WholeFolder, rename, sync_watched, write_whole};
 
 use std::io;
 use std::path::{Path, PathBuf};

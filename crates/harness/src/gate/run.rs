@@ -133,7 +133,7 @@ impl Fingerprint {
     }
 
     fn hex(self) -> String {
-        self.hasher.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+        monolith_files::hex(&self.hasher.finalize())
     }
 }
 

@@ -10,6 +10,7 @@ mod gate;
 mod quality;
 mod quality_forgery;
 mod quality_reports;
+mod records;
 mod reports;
 mod tiny;
 

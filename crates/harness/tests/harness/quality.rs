@@ -96,6 +96,9 @@ pub fn subject(weights: &str) -> Subject {
         blocks: 1,
         build: "a build".into(),
         kernels: None,
+        cubin_sha256: None,
+        nvrtc: None,
+        commit: None,
         weights_sha256: weights.into(),
         run_id: environment().run_id,
     }
