@@ -180,12 +180,16 @@ impl RunFolder {
     /// Adds rows.
     ///
     /// # Errors
-    /// Rows of another run, or a file that cannot be written.
+    /// Rows of another run or without a gate, or a file that cannot be written.
     pub fn add_rows(&self, rows: &[Row]) -> Result<(), HarnessError> {
         let own = self.environment()?.run_id;
         let path = self.path.join("rows.jsonl");
         if let Some(row) = rows.iter().find(|row| row.run_id != own) {
             let what = format!("a row of run {} does not belong to run {own}", row.run_id);
+            return Err(HarnessError::file(&path, what));
+        }
+        if let Some(row) = rows.iter().find(|row| row.gate_passed == Some(false)) {
+            let what = format!("the row of {} is unverified: no run keeps it", row.test);
             return Err(HarnessError::file(&path, what));
         }
         append(&path, &rendered(rows, Output::Jsonl))?;

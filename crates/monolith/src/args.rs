@@ -6,7 +6,7 @@ use monolith_harness::bench::Output;
 use monolith_kernels::Arch;
 use monolith_pack::Formats;
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// The model that is run where none is named.
 pub const DEFAULT_MODEL: &str = "Qwen/Qwen3-0.6B";
@@ -18,6 +18,18 @@ pub struct Cli {
     /// What to do.
     #[command(subcommand)]
     pub command: Command,
+}
+
+/// The arguments, with llama-bench's `-oe` spelled out: it is one name of two letters, which the
+/// parser would read as `-o e`.
+pub fn given(args: impl Iterator<Item = OsString>) -> Vec<OsString> {
+    let mut args: Vec<OsString> = args.collect();
+    if args.get(1).is_some_and(|command| command == "bench") {
+        for arg in args.iter_mut().filter(|arg| *arg == "-oe") {
+            *arg = "--output-err".into();
+        }
+    }
+    args
 }
 
 /// What to do.
@@ -342,9 +354,16 @@ pub struct IdsArgs {
 /// Where measuring runs are kept.
 #[derive(Debug, Args)]
 pub struct ResultsArgs {
-    /// The folder that holds a folder for each measuring run
-    #[arg(long, value_name = "DIR", default_value = "results")]
-    pub results: PathBuf,
+    /// The folder that holds a folder for each measuring run [default: results]
+    #[arg(long, value_name = "DIR")]
+    pub results: Option<PathBuf>,
+}
+
+impl ResultsArgs {
+    /// The folder, whether or not one was named.
+    pub fn folder(&self) -> &Path {
+        self.results.as_deref().unwrap_or(Path::new("results"))
+    }
 }
 
 /// `monolith gate`
@@ -354,9 +373,10 @@ pub struct GateArgs {
     pub model: ModelArgs,
     #[command(flatten)]
     pub format: FormatArgs,
-    /// The folder that tools/reference.py wrote
+    /// The folder that tools/reference.py wrote [default: the one in data/golden that is of these
+    /// weights]
     #[arg(long, value_name = "DIR")]
-    pub reference: PathBuf,
+    pub reference: Option<PathBuf>,
     #[command(flatten)]
     pub results: ResultsArgs,
     #[command(flatten)]
@@ -370,37 +390,50 @@ pub struct BenchArgs {
     pub model: ModelArgs,
     #[command(flatten)]
     pub format: FormatArgs,
-    /// The prompts' token ids, the file that `monolith ids` wrote
+    /// The prompts' token ids, the file that `monolith ids` wrote [default: the benchmark's own
+    /// prompts, by the model's tokenizer]
     #[arg(long, value_name = "FILE")]
-    pub ids: PathBuf,
+    pub ids: Option<PathBuf>,
     #[command(flatten)]
     pub results: ResultsArgs,
-    /// Positions cached before the first timed step, one test each
-    #[arg(short = 'd', long = "n-depth", value_name = "N,...", value_delimiter = ',')]
-    #[arg(default_value = "16,128,512,1024,2048")]
-    pub depths: Vec<usize>,
+    /// End with code 5 if there is no passed gate, instead of printing unverified numbers
+    #[arg(long)]
+    pub require_gate: bool,
+    /// Tokens of a prompt whose processing is timed, one test each; 0 is none. Lists and ranges as
+    /// in llama-bench: 16,64 or 16-64+16 or 16-128*2
+    #[arg(short = 'p', long = "n-prompt", value_name = "N,...", value_parser = values::counts)]
+    #[arg(default_value = "0", allow_negative_numbers = true)]
+    pub prompt_lengths: Vec<Vec<usize>>,
+    /// Tokens to decode in a run (with the prompts: after each prompt), one test each; 0 is none
+    #[arg(short = 'n', long = "n-gen", value_name = "N,...", value_parser = values::counts)]
+    #[arg(default_value = "256", allow_negative_numbers = true)]
+    pub steps: Vec<Vec<usize>>,
+    /// Positions cached before the first decoded token, one test each
+    #[arg(short = 'd', long = "n-depth", value_name = "N,...", value_parser = values::counts)]
+    #[arg(default_value = "16,128,512,1024,2048", allow_negative_numbers = true)]
+    pub depths: Vec<Vec<usize>>,
     /// Timed runs of each test
     #[arg(short = 'r', long = "repetitions", value_name = "N", default_value_t = 5)]
     #[arg(value_parser = values::at_least_1(), allow_negative_numbers = true)]
     pub runs: usize,
-    /// Steps (tokens) of a run; with the prompts, of each prompt
-    #[arg(short = 'n', long = "n-gen", value_name = "N", default_value_t = 256)]
-    #[arg(value_parser = values::at_least_1(), allow_negative_numbers = true)]
-    pub steps: usize,
-    /// No run that is not timed before the timed ones
+    /// Skip the run before the timed ones that is not timed
     #[arg(long)]
     pub no_warmup: bool,
-    /// Leave the test on the prompts out
+    /// Skip the tests that decode after each of the benchmark's prompts
     #[arg(long)]
     pub no_prompts: bool,
     /// After the timing, measure each depth's energy over so many seconds of steps
     #[arg(long, value_name = "SECONDS", value_parser = values::speed)]
     #[arg(allow_negative_numbers = true)]
     pub energy: Option<f64>,
-    /// How the rows are printed: md, csv, json or jsonl
+    /// Format of the rows on stdout: md, csv, json, jsonl or sql
     #[arg(short, long, value_name = "FORM", default_value = "md", hide_possible_values = true)]
     #[arg(value_parser = values::output())]
     pub output: Output,
+    /// Print the rows in this format on stderr too; -oe is short for it
+    #[arg(long, value_name = "FORM", hide_possible_values = true)]
+    #[arg(value_parser = values::output())]
+    pub output_err: Option<Output>,
     #[command(flatten)]
     pub roofline: RooflineArgs,
     #[command(flatten)]

@@ -55,6 +55,12 @@ impl Exit {
         Exit { code, error: anyhow::anyhow!("{message}") }
     }
 
+    /// Its code.
+    #[cfg(test)]
+    pub fn code(&self) -> Code {
+        self.code
+    }
+
     /// The number for the system.
     pub fn exit_code(&self) -> ExitCode {
         ExitCode::from(self.code as u8)

@@ -23,7 +23,7 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     interrupt::install();
-    let cli = Cli::parse();
+    let cli = Cli::parse_from(args::given(std::env::args_os()));
     match dispatch(cli.command) {
         Ok(()) => ExitCode::SUCCESS,
         Err(exit) if exit.is_broken_pipe() => ExitCode::SUCCESS,

@@ -10,6 +10,7 @@ use monolith_engine::{EngineError, cpu};
 use monolith_harness::HarnessError;
 use monolith_harness::environment::{Environment, Probe, Target};
 use monolith_harness::record::{Index, RunFolder};
+use std::io::ErrorKind;
 use std::path::Path;
 
 /// One engine on one processor.
@@ -120,6 +121,16 @@ fn quoted(word: &str) -> String {
 /// This program's version, for a run's record.
 pub fn version() -> String {
     format!("monolith {}", env!("CARGO_PKG_VERSION"))
+}
+
+/// An error from reading a file that an option names: one that is not there is wrong usage.
+pub fn input_exit(error: HarnessError) -> Exit {
+    match &error {
+        HarnessError::Io { source, .. } if source.kind() == ErrorKind::NotFound => {
+            Exit::new(Code::Usage, error)
+        }
+        _ => exit_of(error),
+    }
 }
 
 /// An error of the harness with its exit code.

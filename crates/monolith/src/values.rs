@@ -11,6 +11,48 @@ pub fn at_least_1() -> RangedU64ValueParser<usize> {
     RangedU64ValueParser::new().range(1..)
 }
 
+/// The most numbers that one list may name.
+const COUNTS_MAX: usize = 1000;
+
+/// Counts as llama-bench takes them: `16`, `16,64`, `16-64` (every one), `16-64+16` (every
+/// sixteenth) and `16-128*2` (doubling), in any mixture.
+///
+/// # Errors
+/// What was wanted instead.
+pub fn counts(text: &str) -> Result<Vec<usize>, String> {
+    let mut all = Vec::new();
+    for part in text.split(',') {
+        for count in range(part)? {
+            if all.len() == COUNTS_MAX {
+                return Err(format!("more than {COUNTS_MAX} numbers"));
+            }
+            all.push(count);
+        }
+    }
+    Ok(all)
+}
+
+/// The counts of one part of a list.
+fn range(part: &str) -> Result<impl Iterator<Item = usize>, String> {
+    let wanted = || format!("\"{part}\": N, FIRST-LAST, FIRST-LAST+STEP or FIRST-LAST*FACTOR");
+    let number = |text: &str| {
+        let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+        text.parse::<usize>().ok().filter(|_| digits).ok_or_else(wanted)
+    };
+    let (first, rest) = part.split_once('-').unwrap_or((part, part));
+    let (last, step) = rest.split_once(['+', '*']).unwrap_or((rest, "1"));
+    let (first, last, step) = (number(first)?, number(last)?, number(step)?);
+    let times = rest.contains('*');
+    if first > last || step == 0 || (times && (step == 1 || first == 0)) {
+        return Err(format!("\"{part}\" does not end: from {first}, {last} is never reached"));
+    }
+    let next = move |&count: &usize| {
+        let next = if times { count.checked_mul(step) } else { count.checked_add(step) };
+        next.filter(|&next| next <= last)
+    };
+    Ok(std::iter::successors(Some(first), next))
+}
+
 /// A number of threads.
 pub fn threads() -> RangedU64ValueParser<usize> {
     RangedU64ValueParser::new().range(1..=4096)
@@ -82,4 +124,54 @@ fn number<T: FromStr + Copy>(
     wanted: &str,
 ) -> Result<T, String> {
     text.parse().ok().filter(|&value| fits(value)).ok_or_else(|| format!("{wanted} is wanted"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_are_read_as_llama_bench_reads_them() {
+        for (text, all) in [
+            ("16", &[16][..]),
+            ("0", &[0]),
+            ("16,64", &[16, 64]),
+            ("3-6", &[3, 4, 5, 6]),
+            ("16-64+16", &[16, 32, 48, 64]),
+            ("16-60+16", &[16, 32, 48]),
+            ("16-128*2", &[16, 32, 64, 128]),
+            ("5-5*2,1,0-2", &[5, 1, 0, 1, 2]),
+            ("18446744073709551615", &[usize::MAX]),
+            ("18446744073709551614-18446744073709551615+2", &[usize::MAX - 1]),
+        ] {
+            assert_eq!(counts(text).unwrap(), all, "{text}");
+        }
+    }
+
+    #[test]
+    fn counts_that_are_none_are_refused() {
+        for text in [
+            "",
+            ",",
+            "16,",
+            "-1",
+            "+1",
+            "1.5",
+            "x",
+            "8-4",
+            "1-8+0",
+            "1-8*1",
+            "0-8*2",
+            "1-8*0",
+            "1-8/2",
+            "1-8-2",
+            "1-8+2*2",
+            "16 ",
+            "18446744073709551616",
+            "0-18446744073709551615",
+            "1-2000",
+        ] {
+            assert!(counts(text).is_err(), "{text}");
+        }
+    }
 }

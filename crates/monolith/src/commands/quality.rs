@@ -4,7 +4,7 @@ use crate::args::{EngineArgs, EngineChoice, QualityArgs};
 use crate::engine::{self, Options};
 use crate::exit::{Code, Exit, OrExit};
 use crate::interrupt;
-use crate::measure::{Setup, command, exit_of, prepare, verdicts, version};
+use crate::measure::{Setup, command, exit_of, input_exit, prepare, verdicts, version};
 use crate::source::{self, Model};
 use crate::text_out::{put, say};
 use monolith_engine::Engine;
@@ -49,10 +49,10 @@ pub fn run(args: &QualityArgs) -> Result<(), Exit> {
     let other = args.candidate.as_deref().map(source::find).transpose()?;
     let config = model.config()?;
     let text = text(args, &model, config.vocab)?;
-    let prompts = prompt_ids(&args.prompts, &model.dir, config.vocab).map_err(exit_of)?;
+    let prompts = prompt_ids(&args.prompts, &model.dir, config.vocab).map_err(input_exit)?;
     let room = positions(&options, text.ids.len(), &prompts.ids);
     check_room(room, &config)?;
-    prepare(&args.results.results)?;
+    prepare(args.results.folder())?;
     let packs = [
         model.pack(Some(Formats::BF16))?,
         other.as_ref().unwrap_or(&model).pack(args.candidate_format)?,
@@ -70,7 +70,7 @@ pub fn run(args: &QualityArgs) -> Result<(), Exit> {
     let mut pair =
         Pair { reference: reference.engine.as_mut(), candidate: candidate.engine.as_mut() };
     job.check(&pair).or_exit(Code::Usage)?;
-    let folder = RunFolder::open(&args.results.results, &setup.environment).map_err(exit_of)?;
+    let folder = RunFolder::open(args.results.folder(), &setup.environment).map_err(exit_of)?;
     let _guard = interrupt::guard();
     let record = quality::run(&mut pair, &job, &folder.path, &mut progress());
     finish(&folder, &record.map_err(exit_of)?, args.control.as_deref())
@@ -145,7 +145,7 @@ fn check_room(room: usize, config: &Config) -> Result<(), Exit> {
 fn control(args: &QualityArgs, pack: &Pack, prompts: &[Vec<u32>]) -> Result<Option<Control>, Exit> {
     let read = |path: &PathBuf| {
         let tensors_sha256 = &tensors_sha256(pack);
-        Control::read(path, Wanted { tensors_sha256, prompts, new: args.new }).map_err(exit_of)
+        Control::read(path, Wanted { tensors_sha256, prompts, new: args.new }).map_err(input_exit)
     };
     args.control.as_ref().map(read).transpose()
 }

@@ -2,6 +2,7 @@
 
 use crate::args::{RunArgs, SamplingArgs};
 use crate::exit::{Code, Exit};
+use crate::progress::{Progress, Unit};
 use crate::sample::{Sampler, Sampling};
 use crate::text_out::{Kind, check_output, put, say, write_file};
 use crate::{engine, interrupt, prompt, source};
@@ -101,6 +102,7 @@ impl Decode<'_> {
 
     /// The prompt, at once where the engine likes that, else so that it can be interrupted.
     fn prefill(&mut self, prompt: &[u32]) -> Result<Option<u32>, Exit> {
+        let progress = self.signs();
         if self.engine.info().steps_ahead > 1 {
             return Ok(Some(self.engine.prefill(prompt)?));
         }
@@ -109,9 +111,18 @@ impl Decode<'_> {
             if interrupt::raised() {
                 return Ok(None);
             }
+            progress.at(position as u64, prompt.len() as u64);
             next = Some(self.engine.step(token, position)?);
         }
         Ok(next)
+    }
+
+    fn signs(&self) -> Progress {
+        if self.args.quiet {
+            Progress::hidden()
+        } else {
+            Progress::of("prompt", Unit::Of("tokens"))
+        }
     }
 
     /// From the first generated token on.

@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod diff;
+mod exit;
 #[path = "../../../harness/tests/common/fixture.rs"]
 mod fixture;
 mod help;
