@@ -2,7 +2,7 @@
 
 use crate::HarnessError;
 use crate::bench::Row;
-use crate::gate::{GateRecord, Rule, refusals};
+use crate::gate::{GateRecord, ROWS, Rule, refusals};
 use crate::quality::{
     self, Agreement, AgreementRule, QualityRecord, forgery, mismatches, record_refusals,
 };
@@ -33,6 +33,9 @@ pub fn row_refusals(row: &Row, gates: &[GateRecord], run_id: &str) -> Vec<String
         let mut reasons = refusals(gate, &subject, &row.prompt_ids_sha256);
         if row.gate_rule != Some(gate.checks.tokens.rule) {
             reasons.push("the gate had another rule".into());
+        }
+        if row.gate_rows.is_some_and(|rows| rows != gate.checks.logits.rows) {
+            reasons.push("the gate compared another number of logits rows".into());
         }
         reasons
     };
@@ -209,13 +212,15 @@ fn speeds(rows: &[Row], qualities: &[QualityRecord]) -> String {
             (Some(true), _) => "passed",
             _ => "another engine",
         };
+        let fewer = first.gate_rows.filter(|&rows| rows < ROWS && first.gate_passed == Some(true));
+        let fewer = fewer.map_or(String::new(), |rows| format!(", {rows} of {ROWS} logits rows"));
         let quality = match (with_quality, quality_cell(first, qualities)) {
             (true, cell) => format!(" {} |", cell.unwrap_or_default()),
             (false, _) => String::new(),
         };
         let _ = writeln!(
             text,
-            "| {} | {} | {} | {} | {gate} |{quality}",
+            "| {} | {} | {} | {} | {gate}{fewer} |{quality}",
             engine.join(" | "),
             cells.collect::<Vec<_>>().join(" | "),
             first.bytes_per_token.map_or(String::new(), |bytes| format!("{:.0} MB", bytes / 1e6)),

@@ -12,7 +12,7 @@ mod sql;
 pub(crate) use output::percent;
 pub use output::{Output, rendered};
 pub(crate) use row::median;
-pub use row::{Facts, Roofline, Row, SCHEMA_VERSION, Test, row};
+pub use row::{Facts, PassedGate, Roofline, Row, SCHEMA_VERSION, Test, row};
 
 use crate::environment::{Energy, Environment, Probe, Telemetry};
 use crate::gate::{self, GateRecord};
@@ -150,7 +150,11 @@ fn row_of(
         bytes_per_token: position.map(|position| header.bytes_per_token as f64 + kv(position)),
         prediction: prediction
             .map(|(position, numbers)| Prediction::of(header, layers, position, numbers)),
-        gate: gate.map(|gate| (gate.sha256.as_str(), gate.record.checks.tokens.rule)),
+        gate: gate.map(|gate| PassedGate {
+            sha256: &gate.sha256,
+            rule: gate.record.checks.tokens.rule,
+            rows: gate.record.checks.logits.rows,
+        }),
         prompt_ids_sha256: &bench.prompts.ids_sha256(),
         tokens_sha256: &measured.tokens_sha256,
         context: bench.engine.info().context,

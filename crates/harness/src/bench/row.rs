@@ -170,6 +170,9 @@ pub struct Row {
     /// When that gate allowed a divergence.
     #[serde(default)]
     pub gate_rule: Option<Rule>,
+    /// Whole rows of logits that the gate compared. (Not in older rows.)
+    #[serde(default)]
+    pub gate_rows: Option<usize>,
     /// Hash of the executable (or the version, for an engine that is not ours).
     pub build: String,
     /// Hash of the GPU's machine code.
@@ -214,6 +217,17 @@ pub struct Row {
     pub throttled: Option<bool>,
 }
 
+/// The passed gate that verifies a row.
+#[derive(Clone, Copy, Debug)]
+pub struct PassedGate<'a> {
+    /// Hash of its record.
+    pub sha256: &'a str,
+    /// When it allowed a divergence.
+    pub rule: Rule,
+    /// Whole rows of logits that it compared.
+    pub rows: usize,
+}
+
 /// What a row is made from.
 #[derive(Clone, Debug)]
 pub struct Facts<'a> {
@@ -233,8 +247,8 @@ pub struct Facts<'a> {
     pub bytes_per_token: Option<f64>,
     /// The byte budget.
     pub prediction: Option<Prediction>,
-    /// Hash of the passed gate's record, and when it allowed a divergence.
-    pub gate: Option<(&'a str, Rule)>,
+    /// The passed gate.
+    pub gate: Option<PassedGate<'a>>,
     /// Hash of the prompts' ids.
     pub prompt_ids_sha256: &'a str,
     /// Hash of the tokens.
@@ -298,8 +312,9 @@ pub fn row(facts: &Facts) -> Row {
         predicted_tok_s: facts.prediction.as_ref().map(Prediction::tok_s),
         prediction: facts.prediction.clone(),
         gate_passed: Some(facts.gate.is_some()),
-        gate_sha256: facts.gate.map(|(sha256, _)| sha256.into()),
-        gate_rule: facts.gate.map(|(_, rule)| rule),
+        gate_sha256: facts.gate.map(|gate| gate.sha256.into()),
+        gate_rule: facts.gate.map(|gate| gate.rule),
+        gate_rows: facts.gate.map(|gate| gate.rows),
         build: subject.build.clone(),
         kernels: subject.kernels.clone(),
         weights_sha256: subject.weights_sha256.clone(),

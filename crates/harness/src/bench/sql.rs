@@ -8,7 +8,7 @@ use serde_json::Value;
 const TABLE: &str = "monolith_bench";
 
 /// Columns of whole numbers; truth values are 0 and 1.
-const INTEGERS: [&str; 10] = [
+const INTEGERS: [&str; 11] = [
     "schema_version",
     "position",
     "n_prompt",
@@ -17,6 +17,7 @@ const INTEGERS: [&str; 10] = [
     "blocks",
     "context",
     "gate_passed",
+    "gate_rows",
     "xray",
     "throttled",
 ];

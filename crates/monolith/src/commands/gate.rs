@@ -7,7 +7,7 @@ use crate::progress::Progress;
 use crate::source::{self, Model};
 use crate::text_out::{put, say};
 use monolith_harness::LoadError;
-use monolith_harness::gate::{self, Checks, GateOptions, GateRecord, Rule};
+use monolith_harness::gate::{self, Checks, GateOptions, GateRecord, ROWS, Rule};
 use monolith_harness::identity::tensors_sha256;
 use monolith_harness::record::RunFolder;
 use monolith_harness::reference::{Reference, find_reference};
@@ -114,8 +114,9 @@ fn numbers(checks: &Checks, tolerance: f64) -> [(&'static str, String); 8] {
         (
             "logits",
             format!(
-                "{} rows; rms {:.5} (bf16 {:.5}), 99.9% {:.5} (bf16 {:.5})",
+                "{} rows{}; rms {:.5} (bf16 {:.5}), 99.9% {:.5} (bf16 {:.5})",
                 logits.rows,
+                if logits.rows < ROWS { format!(" of {ROWS}") } else { String::new() },
                 logits.engine.rms,
                 logits.bf16.rms,
                 logits.engine.p999,
