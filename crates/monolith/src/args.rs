@@ -47,28 +47,28 @@ pub enum Command {
     /// Write what a pack's weights are worth as a checkpoint, for programs that read no pack
     #[command(after_help = examples::UNPACK)]
     Unpack(UnpackArgs),
-    /// Make a model of synthetic weights, the same for the same seed
+    /// Make a model of synthetic weights; the same seed gives the same weights
     #[command(after_help = examples::SYNTH)]
     Synth(SynthArgs),
     /// Download a model from a Hugging Face compatible hub
     #[command(after_help = examples::PULL)]
     Pull(PullArgs),
-    /// Compare two engines phase by phase; show the first element that differs
+    /// Compare an engine with the reference phase by phase; show the first element that differs
     #[command(after_help = examples::DIFF)]
     Diff(DiffArgs),
     /// Write the token ids of the benchmark's prompts
     #[command(after_help = examples::IDS)]
     Ids(IdsArgs),
-    /// Check an engine against a reference, token by token; a speed needs it
+    /// Check an engine against a reference, token by token
     #[command(after_help = examples::GATE)]
     Gate(GateArgs),
-    /// Measure the speed of an engine whose gate passed
+    /// Measure the speed of an engine; a gate that passed before makes it a verified speed
     #[command(after_help = examples::BENCH)]
     Bench(BenchArgs),
     /// Measure what a weight format costs, against the same model in bf16
     #[command(after_help = examples::QUALITY)]
     Quality(QualityArgs),
-    /// Print the tables of what was measured
+    /// Print the tables of all verified measurements
     #[command(after_help = examples::REPORT)]
     Report(ReportArgs),
     /// List or compile the GPU kernels
@@ -85,7 +85,7 @@ pub enum Command {
         #[command(subcommand)]
         command: XrayCommand,
     },
-    /// Tell which engines this machine can run, and why not the others
+    /// Show which engines this machine can run, and what the others lack
     #[command(after_help = examples::DOCTOR)]
     Doctor(DoctorArgs),
     /// Print a completion script for a shell
@@ -107,7 +107,7 @@ pub struct ModelArgs {
     pub model: OsString,
 }
 
-/// How the weights are to be stored.
+/// The weight format.
 #[derive(Debug, Args)]
 pub struct FormatArgs {
     /// Weights: bf16, fp8 (E4M3, a scale a row) or fp8-head-bf16 (the LM head and the embedding
@@ -121,10 +121,10 @@ pub struct FormatArgs {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Engine")]
 pub struct EngineArgs {
-    /// Which engine: auto (the fastest that can run here), cuda or cpu
+    /// The engine: auto (the fastest that can run here), cuda or cpu
     #[arg(long, value_enum, default_value_t = EngineChoice::Auto, hide_possible_values = true)]
     pub engine: EngineChoice,
-    /// Threads of the CPU engine [default: one a core]
+    /// Threads of the CPU engine [default: one per core]
     #[arg(short, long, value_name = "N", value_parser = values::threads())]
     #[arg(allow_negative_numbers = true)]
     pub threads: Option<usize>,
@@ -132,13 +132,14 @@ pub struct EngineArgs {
     #[arg(short, long, value_name = "N", value_parser = values::at_least_1())]
     #[arg(allow_negative_numbers = true)]
     pub context: Option<usize>,
-    /// SIMD level of the CPU engine [default: the best there is]
+    /// SIMD level of the CPU engine [default: the best that this processor has]
     #[arg(long, value_name = "LEVEL", value_parser = ["avx512", "avx2", "neon", "scalar"])]
     pub simd: Option<String>,
-    /// Kernel of the CUDA engine, a name that `kernels list` shows [default: its first]
+    /// Kernel of the CUDA engine, a name in `kernels list` [default: the first of the weights'
+    /// format]
     #[arg(long, value_name = "NAME", conflicts_with_all = ["threads", "simd"])]
     pub variant: Option<String>,
-    /// Blocks of the CUDA engine [default: one a multiprocessor]
+    /// Blocks of the CUDA engine [default: one per multiprocessor]
     #[arg(long, value_name = "N", conflicts_with_all = ["threads", "simd"])]
     #[arg(value_parser = values::at_least_1(), allow_negative_numbers = true)]
     pub blocks: Option<usize>,
@@ -165,10 +166,10 @@ pub struct RunArgs {
     /// The prompt [default: standard input]
     #[arg(short, long, value_name = "TEXT", conflicts_with = "file")]
     pub prompt: Option<OsString>,
-    /// Read the prompt from a file, to its last byte
+    /// Read the prompt from a file, a line end at its end included
     #[arg(short, long, value_name = "FILE")]
     pub file: Option<PathBuf>,
-    /// Tokens to generate at most
+    /// Largest number of tokens to generate
     #[arg(short, long = "tokens", value_name = "N", default_value_t = 256)]
     #[arg(value_parser = values::at_least_1(), allow_negative_numbers = true)]
     pub n: usize,
@@ -178,7 +179,7 @@ pub struct RunArgs {
     /// Print one JSON object at the end instead of streaming text
     #[arg(long)]
     pub json: bool,
-    /// No statistics
+    /// Print no statistics
     #[arg(short, long)]
     pub quiet: bool,
     #[command(flatten)]
@@ -191,7 +192,7 @@ pub struct RunArgs {
     pub engine: EngineArgs,
 }
 
-/// How the prompt is put to a model that was trained to chat.
+/// How the prompt is passed to a model that was trained to chat.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Chat")]
 pub struct ChatArgs {
@@ -201,7 +202,7 @@ pub struct ChatArgs {
     /// System message of the chat
     #[arg(long, value_name = "TEXT", requires = "chat")]
     pub system: Option<String>,
-    /// Tell the chat template that the model is not to think first
+    /// Ask the chat template to turn the model's thinking off
     #[arg(long, requires = "chat")]
     pub no_think: bool,
 }
@@ -210,15 +211,15 @@ pub struct ChatArgs {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Sampling")]
 pub struct SamplingArgs {
-    /// Sampling temperature; 0 is greedy, and the options below then have no effect
+    /// Sampling temperature; 0 is greedy, and the other options of sampling then have no effect
     #[arg(long, value_name = "T", default_value_t = 0.0, allow_negative_numbers = true)]
     #[arg(value_parser = values::temperature)]
     pub temperature: f32,
-    /// Keep the likeliest tokens that together have this probability
+    /// Sample from the likeliest tokens that together have this probability
     #[arg(long, value_name = "P", default_value_t = 1.0, allow_negative_numbers = true)]
     #[arg(value_parser = values::share)]
     pub top_p: f32,
-    /// Keep this many of the likeliest tokens; 0 keeps all
+    /// Sample from this many of the likeliest tokens; 0 is all
     #[arg(long, value_name = "K", default_value_t = 0)]
     pub top_k: usize,
     /// Seed of the sampler: the same seed gives the same text
@@ -233,7 +234,8 @@ pub struct XrayArgs {
     /// Record one step and write its trace, as the page reads it; the dump if FILE ends in .xray
     #[arg(id = "xray", long, value_name = "FILE")]
     pub file: Option<PathBuf>,
-    /// Which generated token's step to record, from 1; the last one if the text ends before
+    /// Number of the generated token whose step is recorded, from 1; if the text ends earlier, the
+    /// last step is recorded
     #[arg(long = "xray-at", value_name = "N", default_value_t = 16, requires = "xray")]
     #[arg(value_parser = values::at_least_1(), allow_negative_numbers = true)]
     pub at: usize,
@@ -258,7 +260,7 @@ pub struct UnpackArgs {
     pub model: ModelArgs,
     #[command(flatten)]
     pub format: FormatArgs,
-    /// The folder to make; it must be new
+    /// The folder to make; it must not exist
     #[arg(short, long, value_name = "DIR")]
     pub out: PathBuf,
 }
@@ -271,7 +273,7 @@ pub struct InspectArgs {
     /// Memory bandwidth for the roofline, in GB/s
     #[arg(long, value_name = "X", value_parser = values::speed, allow_negative_numbers = true)]
     pub gb_s: Option<f64>,
-    /// Positions cached, for the KV bytes
+    /// Number of cached positions, for the bytes of the KV cache
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub position: usize,
     /// List every section
@@ -291,10 +293,10 @@ pub struct SynthArgs {
     /// Seed of the weights
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub seed: u64,
-    /// Rebuild the trained model whose deltas are in this folder (data/standin), and check it
+    /// Rebuild the trained model whose deltas are in this folder (data/standin), and check its hash
     #[arg(long, value_name = "DIR", conflicts_with_all = ["shape", "seed"])]
     pub deltas: Option<PathBuf>,
-    /// The folder to make; it must be new, or empty
+    /// The folder to make; it must not exist, or be empty
     #[arg(short, long, value_name = "DIR")]
     pub out: PathBuf,
 }
@@ -308,7 +310,7 @@ pub struct PullArgs {
     /// Branch, tag or commit
     #[arg(long, value_name = "REVISION", default_value = "main")]
     pub revision: String,
-    /// No progress
+    /// Print no progress
     #[arg(short, long)]
     pub quiet: bool,
 }
@@ -329,8 +331,8 @@ pub struct DiffArgs {
     #[arg(long, value_name = "PHASE")]
     #[arg(value_parser = ["qkv", "attention", "o_proj", "gate_up", "down", "lm_head"])]
     pub stop_after: Option<String>,
-    /// Largest difference that counts as equal, relative to the row's largest value; a bf16 key or
-    /// value that rounds the other way moves by 0.004
+    /// Largest difference that counts as equal, relative to the row's largest value; a key or value
+    /// that bf16 rounds the other way differs by 0.004
     #[arg(long, value_name = "X", default_value_t = 1e-2, allow_negative_numbers = true)]
     #[arg(value_parser = values::tolerance)]
     pub tolerance: f32,
@@ -343,7 +345,7 @@ pub struct DiffArgs {
 pub struct IdsArgs {
     #[command(flatten)]
     pub model: ModelArgs,
-    /// The prompts, one JSON object a line
+    /// The prompts, one JSON object per line
     #[arg(long, value_name = "FILE", default_value = "data/prompts/bench.jsonl")]
     pub prompts: PathBuf,
     /// The file to write
@@ -351,7 +353,7 @@ pub struct IdsArgs {
     pub out: PathBuf,
 }
 
-/// Where measuring runs are kept.
+/// The folder of the measuring runs.
 #[derive(Debug, Args)]
 pub struct ResultsArgs {
     /// The folder that holds a folder for each measuring run [default: results]
@@ -412,7 +414,7 @@ pub struct BenchArgs {
     #[arg(short = 'd', long = "n-depth", value_name = "N,...", value_parser = values::counts)]
     #[arg(default_value = "16,128,512,1024,2048", allow_negative_numbers = true)]
     pub depths: Vec<Vec<usize>>,
-    /// Timed runs of each test
+    /// Number of timed runs of each test
     #[arg(short = 'r', long = "repetitions", value_name = "N", default_value_t = 5)]
     #[arg(value_parser = values::at_least_1(), allow_negative_numbers = true)]
     pub runs: usize,
@@ -422,7 +424,7 @@ pub struct BenchArgs {
     /// Skip the tests that decode after each of the benchmark's prompts
     #[arg(long)]
     pub no_prompts: bool,
-    /// After the timing, measure each depth's energy over so many seconds of steps
+    /// After the timing, measure the energy of each depth, decoding for this many seconds
     #[arg(long, value_name = "SECONDS", value_parser = values::speed)]
     #[arg(allow_negative_numbers = true)]
     pub energy: Option<f64>,
@@ -440,26 +442,27 @@ pub struct BenchArgs {
     pub engine: EngineArgs,
 }
 
-/// What a step's speed is compared with.
+/// The bandwidth that a speed is compared with.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Roofline")]
 pub struct RooflineArgs {
-    /// Read bandwidth that was measured on this GPU, in GB/s
+    /// Read bandwidth of this processor as measured, in GB/s
     #[arg(long, value_name = "X", requires = "bandwidth_source", allow_negative_numbers = true)]
     #[arg(value_parser = values::speed)]
     pub bandwidth_gb_s: Option<f64>,
-    /// Where it was measured, in words
+    /// How that bandwidth was measured, in words
     #[arg(long, value_name = "TEXT", requires = "bandwidth_gb_s")]
     pub bandwidth_source: Option<String>,
-    /// For the prediction: a hand-off between phases as measured, in microseconds
+    /// For the prediction: the time of a hand-off between phases, in microseconds
     #[arg(long, value_name = "X", requires = "bandwidth_gb_s", default_value_t = 0.0)]
     #[arg(value_parser = values::duration, allow_negative_numbers = true)]
     pub hand_off_us: f64,
-    /// For the prediction: a layer's arithmetic that nothing hides, in microseconds
+    /// For the prediction: the time of a layer's arithmetic that overlaps with no read, in
+    /// microseconds
     #[arg(long, value_name = "X", requires = "bandwidth_gb_s", default_value_t = 0.0)]
     #[arg(value_parser = values::duration, allow_negative_numbers = true)]
     pub compute_us: f64,
-    /// For the prediction: the argmax over all blocks, in microseconds
+    /// For the prediction: the time of the argmax over all blocks, in microseconds
     #[arg(long, value_name = "X", requires = "bandwidth_gb_s", default_value_t = 0.0)]
     #[arg(value_parser = values::duration, allow_negative_numbers = true)]
     pub argmax_us: f64,
@@ -524,9 +527,9 @@ pub struct ReportArgs {
 /// `monolith kernels`
 #[derive(Debug, Subcommand)]
 pub enum KernelsCommand {
-    /// Show the variant table: every kernel that is built is a row of it
+    /// Show the variant table: one row for each kernel
     List,
-    /// Compile every variant into a folder, with a manifest; needs NVRTC, and no GPU
+    /// Compile every variant into a folder, with a manifest; this needs NVRTC and no GPU
     #[command(after_help = examples::KERNELS_BUILD)]
     Build(KernelsBuildArgs),
 }
@@ -645,19 +648,19 @@ pub enum ExportFormat {
 /// `monolith doctor`
 #[derive(Debug, Args)]
 pub struct DoctorArgs {
-    /// The engine that must be able to run (auto, cuda or cpu); the exit code is 3 if it is not
+    /// The engine that must be usable (auto, cuda or cpu); the exit code is 3 if it is not
     #[arg(long, value_enum, default_value_t = EngineChoice::Auto, hide_possible_values = true)]
     pub engine: EngineChoice,
     /// Print JSON
     #[arg(long)]
     pub json: bool,
-    /// Ask the GPU what it does: conversions, clocks, bandwidth, hand-offs, counters
+    /// Probe the GPU: conversions, clocks, bandwidth, hand-offs, counters
     #[arg(long)]
     pub probe: bool,
-    /// Keep the probes' report as JSON in this file
+    /// Write the probes' report to this file, as JSON
     #[arg(long, value_name = "FILE", requires = "probe")]
     pub out: Option<PathBuf>,
-    /// Run one small kernel: what Nsight Compute is given
+    /// Run one small kernel, for Nsight Compute to profile
     #[arg(long, hide = true)]
     pub probe_child: bool,
 }

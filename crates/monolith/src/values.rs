@@ -1,4 +1,4 @@
-//! Numbers as the command line takes them: what cannot be is refused where it is read.
+//! Values of the command line's options: impossible ones are refused when they are parsed.
 
 use clap::builder::{PossibleValuesParser, RangedU64ValueParser, TypedValueParser};
 use monolith_harness::bench::Output;
@@ -66,7 +66,7 @@ pub fn temperature(text: &str) -> Result<f32, String> {
     number(text, |value: f32| value >= 0.0 && value.is_finite(), "a number from 0 up")
 }
 
-/// A share of a whole that is not nothing.
+/// A share of a whole, above 0.
 ///
 /// # Errors
 /// What was wanted instead.
@@ -82,7 +82,7 @@ pub fn speed(text: &str) -> Result<f64, String> {
     number(text, |value: f64| value > 0.0 && value.is_finite(), "a number above 0")
 }
 
-/// A time that may be nothing.
+/// A time, from 0 up.
 ///
 /// # Errors
 /// What was wanted instead.
@@ -105,12 +105,12 @@ pub fn formats() -> impl TypedValueParser<Value = Formats> {
 /// An architecture that there are kernels for.
 ///
 /// # Errors
-/// The name is none; the names there are, are listed.
+/// An unknown name; the message lists the known ones.
 pub fn arch(text: &str) -> Result<Arch, KernelError> {
     text.parse()
 }
 
-/// How far apart two values may be.
+/// The largest difference of two values that counts as equal.
 ///
 /// # Errors
 /// What was wanted instead.
@@ -123,7 +123,7 @@ fn number<T: FromStr + Copy>(
     fits: impl Fn(T) -> bool,
     wanted: &str,
 ) -> Result<T, String> {
-    text.parse().ok().filter(|&value| fits(value)).ok_or_else(|| format!("{wanted} is wanted"))
+    text.parse().ok().filter(|&value| fits(value)).ok_or_else(|| format!("expected {wanted}"))
 }
 
 #[cfg(test)]
