@@ -22,13 +22,13 @@ pub struct Options {
     /// Decode, write the trace, and stop there: needs no Node.
     #[arg(long)]
     once: bool,
-    /// The text to continue; data/tiny/demo-prompt.txt when not given.
+    /// The text to continue [default: data/tiny/demo-prompt.txt]
     #[arg(long, value_name = "TEXT")]
     prompt: Option<String>,
-    /// How many tokens to decode.
+    /// Number of tokens to decode.
     #[arg(short = 'n', value_name = "N", default_value_t = 96)]
     tokens: u32,
-    /// The page's port on the loopback address; a free one when not given.
+    /// The page's port on the loopback address [default: any free port]
     #[arg(long, value_name = "P")]
     port: Option<u16>,
 }
@@ -75,7 +75,7 @@ fn decode(repo: &Repo, options: &Options) -> Result<PathBuf> {
     Ok(trace)
 }
 
-/// Makes room for the trace, so that an old one is never taken for ours.
+/// Removes an old trace, so that it is never taken for the new one.
 fn clear(trace: &Path) -> Result<()> {
     if let Some(folder) = trace.parent() {
         std::fs::create_dir_all(folder)
@@ -120,7 +120,7 @@ fn serve(repo: &Repo, node: &Node, port: u16) -> Result<()> {
     Ok(())
 }
 
-/// A child that never outlives us.
+/// A child process that is killed when this value is dropped.
 struct Server(Child);
 
 impl Server {
@@ -133,7 +133,7 @@ impl Server {
 
     /// Fails if the child has ended.
     fn check(&mut self) -> Result<()> {
-        match self.0.try_wait().context("could not look after the server")? {
+        match self.0.try_wait().context("could not check on the server")? {
             None => Ok(()),
             Some(status) => bail!("the server ended ({status}); is its port taken?"),
         }
@@ -147,14 +147,14 @@ impl Drop for Server {
     }
 }
 
-/// The port, if nobody has it; without one, any that is free.
+/// The port, if it is free; any free port if none is asked for.
 fn free_port(port: Option<u16>) -> Result<u16> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port.unwrap_or(0)))
         .with_context(|| format!("port {} is taken: choose another", port.unwrap_or(0)))?;
     Ok(listener.local_addr().context("the port has no number")?.port())
 }
 
-/// Whether the page at this port is there.
+/// Whether a page is served at this port.
 fn answers(port: u16) -> bool {
     let get = || -> std::io::Result<bool> {
         let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;

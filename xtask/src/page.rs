@@ -6,7 +6,7 @@ use crate::node::Node;
 use crate::repo::{Repo, read};
 use crate::{command, say};
 
-/// Installs the packages of web/package-lock.json, unless those are what is there.
+/// Installs the packages of web/package-lock.json, unless they are installed already.
 pub fn install(repo: &Repo, node: &Node) -> Result<()> {
     let lock = read(&repo.web().join("package-lock.json"))?;
     let modules = repo.web().join("node_modules");

@@ -64,7 +64,7 @@ fn folder(metadata: &Value, key: &str) -> Result<PathBuf> {
     path.map(PathBuf::from).with_context(|| format!("`cargo metadata` has no {key}"))
 }
 
-/// The first of these programs that lies in a folder of PATH.
+/// The first of these programs that a folder of PATH holds.
 pub fn program_on_path(names: &[&str]) -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
     let folders: Vec<PathBuf> = std::env::split_paths(&path).collect();

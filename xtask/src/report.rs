@@ -8,7 +8,7 @@ use crate::{command, say};
 /// What to do with the tables.
 #[derive(clap::Args)]
 pub struct Options {
-    /// Write nothing; fail if the README's tables are not what would be written.
+    /// Write nothing; fail if the README's tables are out of date.
     #[arg(long)]
     check: bool,
 }
@@ -33,11 +33,11 @@ pub fn run(repo: &Repo, options: &Options) -> Result<()> {
     let tables = command::output(cargo.args(["--", "report", "--results", "results"]))?;
     let wanted = spliced(&readme, &tables)?;
     if wanted == readme {
-        say::line(format_args!("report: {README} is as `monolith report` says"));
+        say::line(format_args!("report: {README} is up to date"));
         return Ok(());
     }
     if options.check {
-        bail!("{README}: its tables are stale: run `cargo xtask report`");
+        bail!("{README}: its tables are out of date: run `cargo xtask report`");
     }
     std::fs::write(&path, wanted).with_context(|| format!("could not write {README}"))?;
     say::line(format_args!("report: {README} written"));

@@ -1,4 +1,4 @@
-//! Every test there is without a GPU, step by step.
+//! Every test that needs no GPU, step by step.
 
 use anyhow::Result;
 use std::process::{Command, ExitCode};
@@ -11,13 +11,13 @@ use crate::{command, install, kernels, page, say, tidy, traces};
 /// What to run.
 #[derive(clap::Args)]
 pub struct Options {
-    /// Leave out the slow steps: the model check, the page's build and the browser test.
+    /// Skip the slow steps: the model check, the page's build and the browser test.
     #[arg(long)]
     quick: bool,
-    /// Name the steps, and run none.
+    /// List the steps, and run none.
     #[arg(long)]
     list: bool,
-    /// Go on after a step that fails.
+    /// Continue after a step that fails.
     #[arg(long)]
     keep_going: bool,
 }
@@ -39,12 +39,12 @@ enum Outcome {
     NotRun,
 }
 
-/// In order: what fails fastest comes first.
+/// In order of speed: the fastest step comes first.
 const STEPS: [Step; 13] = [
     step("format", "cargo fmt --all --check", format),
     step("tidy", "floors, limits, generated files, forbidden text", |repo| passed(tidy::run(repo))),
     step("clippy", "cargo clippy --workspace --all-targets, warnings denied", clippy),
-    step("kernels", "every GPU kernel compiles, and its machine code is as wanted", gpu_kernels),
+    step("kernels", "every GPU kernel compiles, and its machine code is checked", gpu_kernels),
     step("tests", "cargo test --workspace; ignored tests are listed in the summary", tests),
     step("traces", "the tests' traces, by Perfetto's own protobufs", perfetto),
     slow(
@@ -191,7 +191,8 @@ fn model_check(repo: &Repo) -> Result<Outcome> {
     cargo(repo, &[&package[..], &["--release", "--test", "model"]].concat())
 }
 
-/// What a step needs. Without it the step fails in CI, and is skipped aloud elsewhere.
+/// What a step needs. If it is missing, the step fails in CI; elsewhere it is skipped, with a
+/// message.
 fn needed<T>(what: Result<T>) -> Result<Option<T>> {
     match what {
         Ok(found) => Ok(Some(found)),

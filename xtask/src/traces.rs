@@ -10,7 +10,7 @@ use crate::{command, install};
 
 /// Perfetto's protobufs for Python, and what they need.
 const WHEELS: [&str; 2] = ["perfetto==0.59.1", "protobuf==7.36.2"];
-/// Where the wheels are, after installing them if they are missing.
+/// The folder of the wheels, which are installed if they are missing.
 pub fn protobufs(repo: &Repo) -> Result<PathBuf> {
     let home = repo.target.join("tools/perfetto");
     install::wheels_once(&WHEELS, &home, "traces for Perfetto are checked with its own protobufs")?;

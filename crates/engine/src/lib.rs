@@ -9,8 +9,10 @@ mod rope;
 pub use cpu::{CpuEngine, CpuOptions};
 pub use cuda::{CudaEngine, CudaOptions};
 
+use cudarc::driver::DriverError;
 use monolith_abi::{Phase, dump::Dump, fault::FaultDump};
 use monolith_handoff::{Fault, FaultCause};
+use monolith_kernels::KernelError;
 use monolith_model::Config;
 use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
@@ -270,9 +272,31 @@ pub enum EngineError {
         .0.cause.block, .0.cause.warp, .0.cause.what(), Duration::from_nanos(.0.timeout_ns)
     )]
     KernelFault(Box<FaultDump>),
-    /// The GPU, its driver or the kernel cannot be used: the reason and the remedy.
+    /// There is no usable GPU or no driver: the reason and the remedy.
     #[error("{0}")]
     Gpu(String),
+    /// There is no kernel for the GPU or the model.
+    #[error(transparent)]
+    Kernel(#[from] KernelError),
+    /// The GPU's driver refused a call.
+    #[error("the GPU's driver: {0}")]
+    Driver(#[from] DriverError),
+    /// The pack is not one that the kernel runs.
+    #[error("{0}")]
+    UnfitPack(String),
+    /// This number of blocks cannot be resident together.
+    #[error("{blocks} blocks: 1 to {max} can be resident on {gpu}")]
+    BlockCount {
+        /// The number that was asked for.
+        blocks: usize,
+        /// The largest number.
+        max: usize,
+        /// The GPU's name.
+        gpu: String,
+    },
+    /// The kernel wrote a fault record that contradicts itself: a bug in the kernel or in this crate.
+    #[error("the kernel left a fault record that this version does not know: {0}")]
+    UnknownFault(String),
     /// This variant cannot record a step.
     #[error("variant {0} records no X-ray: load the one that `kernels list` shows with one")]
     NoXray(String),
@@ -298,6 +322,17 @@ pub enum EngineError {
     /// An earlier step failed.
     #[error("the engine stopped after an earlier failure: load it again")]
     Stopped,
+}
+
+impl EngineError {
+    /// Whether this machine lacks what the engine needs: a GPU, a driver, or a way to a kernel.
+    pub fn is_no_engine(&self) -> bool {
+        match self {
+            EngineError::Gpu(_) => true,
+            EngineError::Kernel(error) => error.is_no_engine(),
+            _ => false,
+        }
+    }
 }
 
 fn place(layer: Option<usize>, phase: Phase) -> String {

@@ -7,6 +7,9 @@ use monolith_text::{Message, Tokenizer};
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 
+/// The benchmark's prompts, as `data/prompts/bench.jsonl` holds them.
+const BENCH_PROMPTS: &str = include_str!("../../../data/prompts/bench.jsonl");
+
 /// UTF-8 bytes that make one id where there is no tokenizer.
 const BYTES_PER_ID: usize = 4;
 
@@ -59,6 +62,11 @@ impl PromptIds {
 /// A file that is missing, or a line that is no prompt.
 pub fn read_prompts(path: &Path) -> Result<Vec<Prompt>, HarnessError> {
     let text = std::fs::read_to_string(path).map_err(HarnessError::io(path))?;
+    parsed(path, &text)
+}
+
+/// The prompts of a set's text; `path` is for messages.
+fn parsed(path: &Path, text: &str) -> Result<Vec<Prompt>, HarnessError> {
     let parsed = text.lines().enumerate().map(|(index, line)| {
         serde_json::from_str(line)
             .map_err(|error| HarnessError::file(path, format!("line {}: {error}", index + 1)))
@@ -78,13 +86,32 @@ pub fn prompt_ids(
 ) -> Result<PromptIds, HarnessError> {
     let prompts = read_prompts(prompts_path)?;
     let bytes = std::fs::read(prompts_path).map_err(HarnessError::io(prompts_path))?;
+    ids_of(&prompts, &bytes, model_dir, vocab)
+}
+
+/// The benchmark's own prompts, which this program holds, as token ids for a model: what
+/// [`prompt_ids`] gives for `data/prompts/bench.jsonl`.
+///
+/// # Errors
+/// A tokenizer that cannot be read.
+pub fn bench_ids(model_dir: &Path, vocab: usize) -> Result<PromptIds, HarnessError> {
+    let prompts = parsed(Path::new("data/prompts/bench.jsonl"), BENCH_PROMPTS)?;
+    ids_of(&prompts, BENCH_PROMPTS.as_bytes(), model_dir, vocab)
+}
+
+fn ids_of(
+    prompts: &[Prompt],
+    bytes: &[u8],
+    model_dir: &Path,
+    vocab: usize,
+) -> Result<PromptIds, HarnessError> {
     let (rule, ids) = if model_dir.join("tokenizer.json").is_file() {
-        encoded(&prompts, model_dir)?
+        encoded(prompts, model_dir)?
     } else {
         let rule = "no tokenizer: every 4 UTF-8 bytes by FNV-1a (64 bits) modulo the vocabulary";
         (rule.into(), prompts.iter().map(|prompt| folded(&prompt.text, vocab)).collect())
     };
-    Ok(PromptIds { rule, prompt_set_sha256: sha256_hex(&bytes), ids })
+    Ok(PromptIds { rule, prompt_set_sha256: sha256_hex(bytes), ids })
 }
 
 /// [`prompt_ids`], written to a file.
@@ -164,6 +191,7 @@ mod tests {
         let tokenizer = Tokenizer::load(&dir).unwrap();
         let first = tokenizer.decode(&ids.ids[0], false);
         assert!(first.starts_with("The ferry stopped running"), "{first}");
+        assert_eq!(bench_ids(&dir, 4096).unwrap(), ids, "the program holds the same prompts");
     }
 
     #[test]

@@ -176,12 +176,17 @@ impl RunFolder {
     /// Adds rows. Reports a torn last line that was removed before.
     ///
     /// # Errors
-    /// Rows of another run, or a file that cannot be written.
+    /// Rows of another run or without a gate, or a file that cannot be written.
     pub fn add_rows(&self, rows: &[Row]) -> Result<Option<String>, HarnessError> {
         let own = self.environment()?.run_id;
         let path = self.rows_path();
         if let Some(row) = rows.iter().find(|row| row.run_id != own) {
             let what = format!("a row of run {} does not belong to run {own}", row.run_id);
+            return Err(HarnessError::file(&path, what));
+        }
+        let unverified = |row: &&Row| row.engine == "monolith" && row.gate_passed != Some(true);
+        if let Some(row) = rows.iter().find(unverified) {
+            let what = format!("the row of {} is unverified: no run keeps it", row.test);
             return Err(HarnessError::file(&path, what));
         }
         let removed = lines::append(&path, &rendered(rows, Output::Jsonl))?;

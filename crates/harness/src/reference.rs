@@ -245,6 +245,28 @@ impl Reference {
     }
 }
 
+/// The folder of a committed reference of these weights: a folder in `data/golden` of a root or of
+/// a folder above it. Only the summaries are read; what cannot be read is passed over.
+pub fn find_reference<'a>(
+    roots: impl Iterator<Item = &'a PathBuf>,
+    tensors_sha256: &str,
+) -> Option<PathBuf> {
+    #[derive(Deserialize)]
+    struct Weights {
+        tensors_sha256: String,
+    }
+    let is_of_these = |folder: &PathBuf| {
+        let text = std::fs::read(folder.join("reference.json")).ok();
+        let weights = text.and_then(|text| serde_json::from_slice::<Weights>(&text).ok());
+        weights.is_some_and(|weights| weights.tensors_sha256 == tensors_sha256)
+    };
+    let goldens = roots.flat_map(|root| root.ancestors()).map(|above| above.join("data/golden"));
+    let folders = goldens.filter_map(|golden| std::fs::read_dir(golden).ok()).flatten().flatten();
+    let mut folders: Vec<PathBuf> = folders.map(|entry| entry.path()).collect();
+    folders.sort();
+    folders.into_iter().find(is_of_these)
+}
+
 /// Whether `reference.json` agrees with itself.
 fn check(summary: &Summary) -> Result<(), String> {
     let Summary { schema_version, new, vocab, prompts, tokens, .. } = summary;

@@ -3,7 +3,7 @@
 use crate::HarnessError;
 use crate::bench::Row;
 use crate::environment::Environment;
-use crate::gate::{self, GateRecord, Rule, refusals};
+use crate::gate::{self, GateRecord, ROWS, Rule, refusals};
 use crate::markdown::{cell, code};
 use crate::quality::{Agreement, Kept, QualityRecord, Reading, Verdicts, mismatches, note};
 use crate::record::{Index, RunFolder};
@@ -67,6 +67,9 @@ fn gate_refusals(row: &Row, gate: &KeptGate) -> Vec<String> {
     let mut reasons = refusals(&gate.record, &row.subject(), &row.prompt_ids_sha256);
     if row.gate_rule != Some(gate.record.checks.tokens.rule) {
         reasons.push("the gate had another rule".into());
+    }
+    if row.gate_rows.is_some_and(|rows| rows != gate.record.checks.logits.rows) {
+        reasons.push("the gate compared another number of logits rows".into());
     }
     reasons.extend(gate.doubts.iter().cloned());
     reasons
@@ -326,11 +329,13 @@ fn speeds(rows: &[Row], qualities: &[Kept]) -> String {
             (Some(true), _) => "passed",
             _ => "another engine",
         };
+        let fewer = first.gate_rows.filter(|&rows| rows < ROWS && first.gate_passed == Some(true));
+        let fewer = fewer.map_or(String::new(), |rows| format!(", {rows} of {ROWS} logits rows"));
         let quality = quality_of(first, qualities).map(quality_cell).unwrap_or_default();
         let quality = if with_quality { format!(" {quality} |") } else { String::new() };
         let _ = writeln!(
             text,
-            "| {} | {} | {} | {} | {gate} |{quality}",
+            "| {} | {} | {} | {} | {gate}{fewer} |{quality}",
             engine.map(cell).join(" | "),
             cells.collect::<Vec<_>>().join(" | "),
             first.bytes_per_token.map_or(String::new(), |bytes| format!("{:.0} MB", bytes / 1e6)),

@@ -51,8 +51,11 @@ pub struct Built {
     pub took: Duration,
 }
 
+/// Told which kernel is compiled next, how many are compiled, and of how many.
+pub type Progress<'a> = dyn FnMut(&str, usize, usize) + 'a;
+
 /// Compiles every row of the variant table for these architectures and shapes into a folder, with
-/// a manifest. Needs NVRTC, and no GPU.
+/// a manifest. Needs NVRTC, and no GPU. Nothing is written before everything is compiled.
 ///
 /// # Errors
 /// NVRTC is not found, the sources do not compile, or a file cannot be written.
@@ -60,8 +63,9 @@ pub fn kernels_build(
     archs: &[Arch],
     shapes: &[Shape],
     out: &Path,
+    progress: &mut Progress,
 ) -> Result<Vec<Built>, KernelError> {
-    build(&Sources::ours(), &Search::from_env(), archs, shapes, out)
+    build(&Sources::ours(), &Search::from_env(), archs, shapes, out, progress)
 }
 
 /// [`kernels_build`] of any sources, by any compiler.
@@ -74,14 +78,15 @@ pub fn build(
     archs: &[Arch],
     shapes: &[Shape],
     out: &Path,
+    progress: &mut Progress,
 ) -> Result<Vec<Built>, KernelError> {
     let nvrtc = Nvrtc::load(search).map_err(|error| error.wanted("every row of the table"))?;
-    fs::create_dir_all(out).map_err(KernelError::io(out))?;
-    remove_old(out);
-    let mut built = Vec::new();
+    let (mut built, mut cubins) = (Vec::new(), Vec::new());
+    let total = shapes.len() * TABLE.len() * archs.len();
     for shape in shapes {
         for variant in TABLE {
             for &arch in archs {
+                progress(&format!("{} {arch} {shape}", variant.name), built.len(), total);
                 let options = options(arch, shape, variant);
                 let begun = Instant::now();
                 let compiled = nvrtc.compile(sources, arch, &options)?;
@@ -97,16 +102,26 @@ pub fn build(
                     compiler: info.compiler.clone().unwrap_or_else(|| nvrtc.version().into()),
                     sha256: sha256(&compiled.cubin),
                 };
-                replace(&out.join(&row.file), &compiled.cubin)?;
+                cubins.push(compiled.cubin);
                 built.push(Built { row, info, log: compiled.log, took });
             }
         }
     }
+    write(&built, &cubins, out)?;
+    Ok(built)
+}
+
+/// Replaces what an earlier build wrote.
+fn write(built: &[Built], cubins: &[Vec<u8>], out: &Path) -> Result<(), KernelError> {
+    fs::create_dir_all(out).map_err(KernelError::io(out))?;
+    remove_old(out);
+    for (built, cubin) in built.iter().zip(cubins) {
+        replace(&out.join(&built.row.file), cubin)?;
+    }
     let manifest = Manifest { kernels: built.iter().map(|built| built.row.clone()).collect() };
     let text = serde_json::to_string_pretty(&manifest)
         .map_err(|error| KernelError::cubin(error.to_string()))?;
-    replace(&out.join(MANIFEST), format!("{text}\n").as_bytes())?;
-    Ok(built)
+    replace(&out.join(MANIFEST), format!("{text}\n").as_bytes())
 }
 
 /// Removes what an earlier build left, by its manifest, and nothing else.

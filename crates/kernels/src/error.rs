@@ -116,6 +116,20 @@ pub enum KernelError {
 }
 
 impl KernelError {
+    /// Whether this machine lacks what a kernel needs: a GPU that there are kernels for, its driver,
+    /// or the compiler.
+    pub fn is_no_engine(&self) -> bool {
+        use KernelError::{DriverTooOld, NoDriver, NoKernelForGpu, Nvrtc, NvrtcNotFound};
+        matches!(
+            self,
+            NoKernelForGpu { .. }
+                | NoDriver
+                | DriverTooOld { .. }
+                | NvrtcNotFound { .. }
+                | Nvrtc { .. }
+        )
+    }
+
     pub(crate) fn io(path: impl Into<PathBuf>) -> impl FnOnce(std::io::Error) -> KernelError {
         let path = path.into();
         move |source| KernelError::Io { path, source }

@@ -190,7 +190,8 @@ fn a_folder_of_kernels_has_a_manifest_and_forgets_old_ones() {
     let folder = tempfile::tempdir().unwrap();
     let build = |sources: &Sources, archs: &[Arch]| {
         let search = Search::from_env();
-        bundle::build(sources, &search, archs, &[shape()], folder.path()).unwrap()
+        bundle::build(sources, &search, archs, &[shape()], folder.path(), &mut |_, _, _| ())
+            .unwrap()
     };
     let count = || fs::read_dir(folder.path()).unwrap().count();
     let built = build(&fixture(), &Arch::ALL);

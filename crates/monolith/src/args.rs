@@ -6,7 +6,7 @@ use monolith_harness::bench::Output;
 use monolith_kernels::Arch;
 use monolith_pack::{Formats, ScaleSearch};
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// The model that is run where none is named.
 pub const DEFAULT_MODEL: &str = "Qwen/Qwen3-0.6B";
@@ -18,6 +18,18 @@ pub struct Cli {
     /// What to do.
     #[command(subcommand)]
     pub command: Command,
+}
+
+/// The arguments, with llama-bench's `-oe` spelled out: it is one name of two letters, which the
+/// parser would read as `-o e`.
+pub fn given(args: impl Iterator<Item = OsString>) -> Vec<OsString> {
+    let mut args: Vec<OsString> = args.collect();
+    if args.get(1).is_some_and(|command| command == "bench") {
+        for arg in args.iter_mut().filter(|arg| *arg == "-oe") {
+            *arg = "--output-err".into();
+        }
+    }
+    args
 }
 
 /// What to do.
@@ -35,28 +47,28 @@ pub enum Command {
     /// Write the values of a pack's weights as a checkpoint, for programs that do not read packs
     #[command(after_help = examples::UNPACK)]
     Unpack(UnpackArgs),
-    /// Make a model of synthetic weights, the same for the same seed
+    /// Make a model of synthetic weights; the same seed gives the same weights
     #[command(after_help = examples::SYNTH)]
     Synth(SynthArgs),
     /// Download a model from a Hugging Face compatible hub
     #[command(after_help = examples::PULL)]
     Pull(PullArgs),
-    /// Compare two engines phase by phase; show the first element that differs
+    /// Compare an engine with the reference phase by phase; show the first element that differs
     #[command(after_help = examples::DIFF)]
     Diff(DiffArgs),
     /// Write the token ids of the benchmark's prompts
     #[command(after_help = examples::IDS)]
     Ids(IdsArgs),
-    /// Check an engine against a reference, token by token; a speed needs it
+    /// Check an engine against a reference, token by token
     #[command(after_help = examples::GATE)]
     Gate(GateArgs),
-    /// Measure the speed of an engine whose gate passed
+    /// Measure the speed of an engine; a gate that passed before makes it a verified speed
     #[command(after_help = examples::BENCH)]
     Bench(BenchArgs),
     /// Measure what a weight format costs, against the same model in bf16
     #[command(after_help = examples::QUALITY)]
     Quality(QualityArgs),
-    /// Print the tables of what was measured
+    /// Print the tables of all verified measurements
     #[command(after_help = examples::REPORT)]
     Report(ReportArgs),
     /// List or compile the GPU kernels
@@ -73,7 +85,7 @@ pub enum Command {
         #[command(subcommand)]
         command: XrayCommand,
     },
-    /// Tell which engines this machine can run, and why not the others
+    /// Show which engines this machine can run, and what the others lack
     #[command(after_help = examples::DOCTOR)]
     Doctor(DoctorArgs),
     /// Print a completion script for a shell
@@ -95,7 +107,7 @@ pub struct ModelArgs {
     pub model: OsString,
 }
 
-/// How the weights are to be stored.
+/// The weight format.
 #[derive(Debug, Args)]
 pub struct FormatArgs {
     /// Weights: bf16, fp8 (E4M3, a scale a row) or fp8-head-bf16 (the LM head and the embedding
@@ -114,10 +126,10 @@ pub struct FormatArgs {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Engine")]
 pub struct EngineArgs {
-    /// Which engine: auto (the fastest that can run here), cuda or cpu
+    /// The engine: auto (the fastest that can run here), cuda or cpu
     #[arg(long, value_enum, default_value_t = EngineChoice::Auto, hide_possible_values = true)]
     pub engine: EngineChoice,
-    /// Threads of the CPU engine [default: one a core]
+    /// Threads of the CPU engine [default: one per core]
     #[arg(short, long, value_name = "N", value_parser = values::threads())]
     #[arg(allow_negative_numbers = true)]
     pub threads: Option<usize>,
@@ -125,13 +137,14 @@ pub struct EngineArgs {
     #[arg(short, long, value_name = "N", value_parser = values::at_least_1())]
     #[arg(allow_negative_numbers = true)]
     pub context: Option<usize>,
-    /// SIMD level of the CPU engine [default: the best there is]
+    /// SIMD level of the CPU engine [default: the best that this processor has]
     #[arg(long, value_name = "LEVEL", value_parser = ["avx512", "avx2", "neon", "scalar"])]
     pub simd: Option<String>,
-    /// Kernel of the CUDA engine, a name that `kernels list` shows [default: its first]
+    /// Kernel of the CUDA engine, a name in `kernels list` [default: the first of the weights'
+    /// format]
     #[arg(long, value_name = "NAME", conflicts_with_all = ["threads", "simd"])]
     pub variant: Option<String>,
-    /// Blocks of the CUDA engine [default: one a multiprocessor]
+    /// Blocks of the CUDA engine [default: one per multiprocessor]
     #[arg(long, value_name = "N", conflicts_with_all = ["threads", "simd"])]
     #[arg(value_parser = values::at_least_1(), allow_negative_numbers = true)]
     pub blocks: Option<usize>,
@@ -158,10 +171,10 @@ pub struct RunArgs {
     /// The prompt [default: standard input]
     #[arg(short, long, value_name = "TEXT", conflicts_with = "file")]
     pub prompt: Option<OsString>,
-    /// Read the prompt from a file, to its last byte
+    /// Read the prompt from a file, a line end at its end included
     #[arg(short, long, value_name = "FILE")]
     pub file: Option<PathBuf>,
-    /// Tokens to generate at most
+    /// Largest number of tokens to generate
     #[arg(short, long = "tokens", value_name = "N", default_value_t = 256)]
     #[arg(value_parser = values::at_least_1(), allow_negative_numbers = true)]
     pub n: usize,
@@ -171,7 +184,7 @@ pub struct RunArgs {
     /// Print one JSON object at the end instead of streaming text
     #[arg(long)]
     pub json: bool,
-    /// No statistics
+    /// Print no statistics
     #[arg(short, long)]
     pub quiet: bool,
     #[command(flatten)]
@@ -184,7 +197,7 @@ pub struct RunArgs {
     pub engine: EngineArgs,
 }
 
-/// How the prompt is put to a model that was trained to chat.
+/// How the prompt is passed to a model that was trained to chat.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Chat")]
 pub struct ChatArgs {
@@ -194,7 +207,7 @@ pub struct ChatArgs {
     /// System message of the chat
     #[arg(long, value_name = "TEXT", requires = "chat")]
     pub system: Option<String>,
-    /// Tell the chat template that the model is not to think first
+    /// Ask the chat template to turn the model's thinking off
     #[arg(long, requires = "chat")]
     pub no_think: bool,
 }
@@ -203,15 +216,15 @@ pub struct ChatArgs {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Sampling")]
 pub struct SamplingArgs {
-    /// Sampling temperature; 0 is greedy, and the options below then have no effect
+    /// Sampling temperature; 0 is greedy, and the other options of sampling then have no effect
     #[arg(long, value_name = "T", default_value_t = 0.0, allow_negative_numbers = true)]
     #[arg(value_parser = values::temperature)]
     pub temperature: f32,
-    /// Keep the likeliest tokens that together have this probability
+    /// Sample from the likeliest tokens that together have this probability
     #[arg(long, value_name = "P", default_value_t = 1.0, allow_negative_numbers = true)]
     #[arg(value_parser = values::share)]
     pub top_p: f32,
-    /// Keep this many of the likeliest tokens; 0 keeps all
+    /// Sample from this many of the likeliest tokens; 0 is all
     #[arg(long, value_name = "K", default_value_t = 0)]
     pub top_k: usize,
     /// Seed of the sampler: the same seed gives the same text
@@ -226,7 +239,8 @@ pub struct XrayArgs {
     /// Record one step and write its trace, as the page reads it; the dump if FILE ends in .xray
     #[arg(id = "xray", long, value_name = "FILE")]
     pub file: Option<PathBuf>,
-    /// Which generated token's step to record, from 1; the last one if the text ends before
+    /// Number of the generated token whose step is recorded, from 1; if the text ends earlier, the
+    /// last step is recorded
     #[arg(long = "xray-at", value_name = "N", default_value_t = 16, requires = "xray")]
     #[arg(value_parser = values::at_least_1(), allow_negative_numbers = true)]
     pub at: usize,
@@ -251,7 +265,7 @@ pub struct UnpackArgs {
     pub model: ModelArgs,
     #[command(flatten)]
     pub format: FormatArgs,
-    /// The folder to make; it must be new
+    /// The folder to make; it must not exist
     #[arg(short, long, value_name = "DIR")]
     pub out: PathBuf,
 }
@@ -264,7 +278,7 @@ pub struct InspectArgs {
     /// Memory bandwidth for the roofline, in GB/s
     #[arg(long, value_name = "X", value_parser = values::speed, allow_negative_numbers = true)]
     pub gb_s: Option<f64>,
-    /// Positions cached, for the KV bytes
+    /// Number of cached positions, for the bytes of the KV cache
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub position: usize,
     /// List every section
@@ -284,10 +298,10 @@ pub struct SynthArgs {
     /// Seed of the weights
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub seed: u64,
-    /// Rebuild the trained model whose deltas are in this folder (data/standin), and check it
+    /// Rebuild the trained model whose deltas are in this folder (data/standin), and check its hash
     #[arg(long, value_name = "DIR", conflicts_with_all = ["shape", "seed"])]
     pub deltas: Option<PathBuf>,
-    /// The folder to make; it must be new, or empty
+    /// The folder to make; it must not exist, or be empty
     #[arg(short, long, value_name = "DIR")]
     pub out: PathBuf,
 }
@@ -301,7 +315,7 @@ pub struct PullArgs {
     /// Branch, tag or commit
     #[arg(long, value_name = "REVISION", default_value = "main")]
     pub revision: String,
-    /// No progress
+    /// Print no progress
     #[arg(short, long)]
     pub quiet: bool,
 }
@@ -322,8 +336,8 @@ pub struct DiffArgs {
     #[arg(long, value_name = "PHASE")]
     #[arg(value_parser = ["qkv", "attention", "o_proj", "gate_up", "down", "lm_head"])]
     pub stop_after: Option<String>,
-    /// Largest difference that counts as equal, relative to the row's largest value; a bf16 key or
-    /// value that rounds the other way moves by 0.004
+    /// Largest difference that counts as equal, relative to the row's largest value; a key or value
+    /// that bf16 rounds the other way differs by 0.004
     #[arg(long, value_name = "X", default_value_t = 1e-2, allow_negative_numbers = true)]
     #[arg(value_parser = values::tolerance)]
     pub tolerance: f32,
@@ -336,7 +350,7 @@ pub struct DiffArgs {
 pub struct IdsArgs {
     #[command(flatten)]
     pub model: ModelArgs,
-    /// The prompts, one JSON object a line
+    /// The prompts, one JSON object per line
     #[arg(long, value_name = "FILE", default_value = "data/prompts/bench.jsonl")]
     pub prompts: PathBuf,
     /// The file to write
@@ -344,12 +358,19 @@ pub struct IdsArgs {
     pub out: PathBuf,
 }
 
-/// Where measuring runs are kept.
+/// The folder of the measuring runs.
 #[derive(Debug, Args)]
 pub struct ResultsArgs {
-    /// The folder that holds a folder for each measuring run
-    #[arg(long, value_name = "DIR", default_value = "results")]
-    pub results: PathBuf,
+    /// The folder that holds a folder for each measuring run [default: results]
+    #[arg(long, value_name = "DIR")]
+    pub results: Option<PathBuf>,
+}
+
+impl ResultsArgs {
+    /// The folder, whether or not one was named.
+    pub fn folder(&self) -> &Path {
+        self.results.as_deref().unwrap_or(Path::new("results"))
+    }
 }
 
 /// `monolith gate`
@@ -359,9 +380,10 @@ pub struct GateArgs {
     pub model: ModelArgs,
     #[command(flatten)]
     pub format: FormatArgs,
-    /// The folder that tools/reference.py wrote
+    /// The folder that tools/reference.py wrote [default: the one in data/golden that is of these
+    /// weights]
     #[arg(long, value_name = "DIR")]
-    pub reference: PathBuf,
+    pub reference: Option<PathBuf>,
     #[command(flatten)]
     pub results: ResultsArgs,
     #[command(flatten)]
@@ -375,63 +397,77 @@ pub struct BenchArgs {
     pub model: ModelArgs,
     #[command(flatten)]
     pub format: FormatArgs,
-    /// The prompts' token ids, the file that `monolith ids` wrote
+    /// The prompts' token ids, the file that `monolith ids` wrote [default: the benchmark's own
+    /// prompts, by the model's tokenizer]
     #[arg(long, value_name = "FILE")]
-    pub ids: PathBuf,
+    pub ids: Option<PathBuf>,
     #[command(flatten)]
     pub results: ResultsArgs,
-    /// Positions cached before the first timed step, one test each
-    #[arg(short = 'd', long = "n-depth", value_name = "N,...", value_delimiter = ',')]
-    #[arg(default_value = "16,128,512,1024,2048")]
-    pub depths: Vec<usize>,
-    /// Timed runs of each test
+    /// End with code 5 if there is no passed gate, instead of printing unverified numbers
+    #[arg(long)]
+    pub require_gate: bool,
+    /// Tokens of a prompt whose processing is timed, one test each; 0 is none. Lists and ranges as
+    /// in llama-bench: 16,64 or 16-64+16 or 16-128*2
+    #[arg(short = 'p', long = "n-prompt", value_name = "N,...", value_parser = values::counts)]
+    #[arg(default_value = "0", allow_negative_numbers = true)]
+    pub prompt_lengths: Vec<Vec<usize>>,
+    /// Tokens to decode in a run (with the prompts: after each prompt), one test each; 0 is none
+    #[arg(short = 'n', long = "n-gen", value_name = "N,...", value_parser = values::counts)]
+    #[arg(default_value = "256", allow_negative_numbers = true)]
+    pub steps: Vec<Vec<usize>>,
+    /// Positions cached before the first decoded token, one test each
+    #[arg(short = 'd', long = "n-depth", value_name = "N,...", value_parser = values::counts)]
+    #[arg(default_value = "16,128,512,1024,2048", allow_negative_numbers = true)]
+    pub depths: Vec<Vec<usize>>,
+    /// Number of timed runs of each test
     #[arg(short = 'r', long = "repetitions", value_name = "N", default_value_t = 5)]
     #[arg(value_parser = values::at_least_1(), allow_negative_numbers = true)]
     pub runs: usize,
-    /// Steps (tokens) of a run; with the prompts, of each prompt
-    #[arg(short = 'n', long = "n-gen", value_name = "N", default_value_t = 256)]
-    #[arg(value_parser = values::at_least_1(), allow_negative_numbers = true)]
-    pub steps: usize,
-    /// No run that is not timed before the timed ones
+    /// Skip the run before the timed ones that is not timed
     #[arg(long)]
     pub no_warmup: bool,
-    /// Leave the test on the prompts out
+    /// Skip the tests that decode after each of the benchmark's prompts
     #[arg(long)]
     pub no_prompts: bool,
-    /// After the timing, measure each depth's energy over so many seconds of steps
+    /// After the timing, measure the energy of each depth, decoding for this many seconds
     #[arg(long, value_name = "SECONDS", value_parser = values::speed)]
     #[arg(allow_negative_numbers = true)]
     pub energy: Option<f64>,
-    /// How the rows are printed: md, csv, json or jsonl
+    /// Format of the rows on stdout: md, csv, json, jsonl or sql
     #[arg(short, long, value_name = "FORM", default_value = "md", hide_possible_values = true)]
     #[arg(value_parser = values::output())]
     pub output: Output,
+    /// Print the rows in this format on stderr too; -oe is short for it
+    #[arg(long, value_name = "FORM", hide_possible_values = true)]
+    #[arg(value_parser = values::output())]
+    pub output_err: Option<Output>,
     #[command(flatten)]
     pub roofline: RooflineArgs,
     #[command(flatten)]
     pub engine: EngineArgs,
 }
 
-/// What a step's speed is compared with.
+/// The bandwidth that a speed is compared with.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Roofline")]
 pub struct RooflineArgs {
-    /// Read bandwidth that was measured on this GPU, in GB/s
+    /// Read bandwidth of this processor as measured, in GB/s
     #[arg(long, value_name = "X", requires = "bandwidth_source", allow_negative_numbers = true)]
     #[arg(value_parser = values::speed)]
     pub bandwidth_gb_s: Option<f64>,
-    /// Where it was measured, in words
+    /// How that bandwidth was measured, in words
     #[arg(long, value_name = "TEXT", requires = "bandwidth_gb_s")]
     pub bandwidth_source: Option<String>,
-    /// For the prediction: a hand-off between phases as measured, in microseconds
+    /// For the prediction: the time of a hand-off between phases, in microseconds
     #[arg(long, value_name = "X", requires = "bandwidth_gb_s", default_value_t = 0.0)]
     #[arg(value_parser = values::duration, allow_negative_numbers = true)]
     pub hand_off_us: f64,
-    /// For the prediction: a layer's arithmetic that nothing hides, in microseconds
+    /// For the prediction: the time of a layer's arithmetic that overlaps with no read, in
+    /// microseconds
     #[arg(long, value_name = "X", requires = "bandwidth_gb_s", default_value_t = 0.0)]
     #[arg(value_parser = values::duration, allow_negative_numbers = true)]
     pub compute_us: f64,
-    /// For the prediction: the argmax over all blocks, in microseconds
+    /// For the prediction: the time of the argmax over all blocks, in microseconds
     #[arg(long, value_name = "X", requires = "bandwidth_gb_s", default_value_t = 0.0)]
     #[arg(value_parser = values::duration, allow_negative_numbers = true)]
     pub argmax_us: f64,
@@ -499,9 +535,9 @@ pub struct ReportArgs {
 /// `monolith kernels`
 #[derive(Debug, Subcommand)]
 pub enum KernelsCommand {
-    /// Show the variant table: every kernel that is built is a row of it
+    /// Show the variant table: one row for each kernel
     List,
-    /// Compile every variant into a folder, with a manifest; needs NVRTC, and no GPU
+    /// Compile every variant into a folder, with a manifest; this needs NVRTC and no GPU
     #[command(after_help = examples::KERNELS_BUILD)]
     Build(KernelsBuildArgs),
 }
@@ -620,19 +656,19 @@ pub enum ExportFormat {
 /// `monolith doctor`
 #[derive(Debug, Args)]
 pub struct DoctorArgs {
-    /// The engine that must be able to run (auto, cuda or cpu); the exit code is 3 if it is not
+    /// The engine that must be usable (auto, cuda or cpu); the exit code is 3 if it is not
     #[arg(long, value_enum, default_value_t = EngineChoice::Auto, hide_possible_values = true)]
     pub engine: EngineChoice,
     /// Print JSON
     #[arg(long)]
     pub json: bool,
-    /// Ask the GPU what it does: conversions, clocks, bandwidth, hand-offs, counters
+    /// Probe the GPU: conversions, clocks, bandwidth, hand-offs, counters
     #[arg(long)]
     pub probe: bool,
-    /// Keep the probes' report as JSON in this file
+    /// Write the probes' report to this file, as JSON
     #[arg(long, value_name = "FILE", requires = "probe")]
     pub out: Option<PathBuf>,
-    /// Run one small kernel: what Nsight Compute is given
+    /// Run one small kernel, for Nsight Compute to profile
     #[arg(long, hide = true)]
     pub probe_child: bool,
 }

@@ -109,7 +109,7 @@ pub fn load(options: &Options, pack: Arc<Pack>) -> Result<Box<dyn Engine>, Exit>
     if let Some((cuda, _)) = &options.cuda {
         match (CudaEngine::load(pack.clone(), cuda), &options.cpu) {
             (Ok(engine), _) => return Ok(Box::new(engine)),
-            (Err(EngineError::Gpu(why)), Some(_)) => {
+            (Err(why), Some(_)) if another_can(&why) => {
                 say(&format!("monolith: taking the CPU engine: {why}"));
             }
             (Err(error), _) => return Err(exit_of(error)),
@@ -121,12 +121,23 @@ pub fn load(options: &Options, pack: Arc<Pack>) -> Result<Box<dyn Engine>, Exit>
 
 /// An engine's error with its exit code.
 pub fn exit_of(error: EngineError) -> Exit {
-    let code = match error {
-        EngineError::ContextSize { .. } | EngineError::ThreadCount { .. } => Code::Usage,
-        EngineError::Gpu(_) => Code::NoEngine,
+    let code = match &error {
+        EngineError::ContextSize { .. }
+        | EngineError::ThreadCount { .. }
+        | EngineError::BlockCount { .. } => Code::Usage,
+        error if error.is_no_engine() => Code::NoEngine,
         _ => Code::Failure,
     };
     Exit::new(code, error)
+}
+
+/// Whether the CPU engine may run what the GPU's could not load.
+fn another_can(error: &EngineError) -> bool {
+    let no_kernel = matches!(
+        error,
+        EngineError::Kernel(_) | EngineError::Driver(_) | EngineError::UnfitPack(_)
+    );
+    no_kernel || error.is_no_engine()
 }
 
 fn simd(name: &str) -> Result<Simd, Exit> {
@@ -138,4 +149,35 @@ fn simd(name: &str) -> Result<Simd, Exit> {
         .copied()
         .ok_or_else(|| anyhow::anyhow!("--simd {name}: this processor has {}", names.join(", ")))
         .or_exit(Code::Usage)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use monolith_kernels::{KernelError, Shape};
+    use monolith_model::Config;
+
+    /// A pack or a number that does not fit is not a machine without an engine.
+    #[test]
+    fn every_reason_has_its_code() {
+        let narrow = Config { hidden: 100, ..Config::qwen3_0_6b() };
+        let shape = Shape::of(&narrow).expect_err("no kernel runs this shape");
+        let gpu = || String::from("a GPU");
+        for (error, code) in [
+            (EngineError::Gpu("no GPU".into()), 3),
+            (KernelError::NoDriver.into(), 3),
+            (KernelError::DriverTooOld { found: 12000 }.into(), 3),
+            (KernelError::NoKernelForGpu { gpu: gpu(), major: 8, minor: 0 }.into(), 3),
+            (KernelError::from(shape).into(), 1),
+            (KernelError::Compile { log: String::new() }.into(), 1),
+            (EngineError::UnfitPack("another format".into()), 1),
+            (EngineError::BlockCount { blocks: 500, max: 132, gpu: gpu() }, 2),
+            (EngineError::ContextSize { context: 0, max: 8 }, 2),
+            (EngineError::ThreadCount { threads: 9999, max: 4096 }, 2),
+            (EngineError::NotANumber, 1),
+        ] {
+            let said = error.to_string();
+            assert_eq!(exit_of(error).code() as i32, code, "{said}");
+        }
+    }
 }

@@ -97,28 +97,34 @@ The model's tokenizer makes the ids. A model without one gets ids by a rule that
 
 /// `monolith gate`
 pub const GATE: &str = "Examples:
-  monolith synth -o synthetic             or `monolith pull`
+  monolith gate -m data/tiny              its reference is in data/golden
+  monolith bench -m data/tiny             the speed, verified by that gate
+
+Any other model, with its reference made by transformers (torch, transformers and safetensors):
   monolith ids -m synthetic -o ids.json
   python3 tools/reference.py --model synthetic --ids ids.json --out reference
   monolith gate -m synthetic --reference reference
-  monolith bench -m synthetic --ids ids.json
+  monolith bench -m synthetic
 
-These lead from a model to a speed. The record goes into the measuring run's folder and its path
-to stdout; the exit code is 5 if a check fails. A token may differ only at a near tie; where the
-reference's own f32 does not keep to that, what it says in f32 is right. The context is the
-reference's. The engine is chosen once: one that cannot be loaded is an error, not replaced by
-another.";
+The record goes into the measuring run's folder and its path to stdout; the exit code is 5 if a
+check fails. The engine's token may differ from the reference's only at a near tie. If the
+reference's own f32 tokens break that rule, a token that equals the f32 token is right too. The
+context is the reference's. An engine that cannot be loaded is an error: no other takes its place.";
 
 /// `monolith bench`
 pub const BENCH: &str = "Examples:
-  monolith bench --ids ids.json
-  monolith bench --ids ids.json -d 16,1024 -r 10 -n 128 -o csv
-  monolith bench --ids ids.json --bandwidth-gb-s 4100 --bandwidth-source 'the probe, same run'
+  monolith bench -m data/tiny
+  monolith bench -p 512 -n 128 -d 0 --no-prompts -o json
+  monolith bench -d 16-4096*4 -n 64-256+64 -r 10 -o sql -oe md > rows.sql
+  monolith bench --bandwidth-gb-s 4100 --bandwidth-source 'the probe, same run'
 
-Greedy decoding, prefill excluded, argmax included. Without a passed gate of the same run (one
-boot of one GPU), build, weights, prompts and engine options nothing is measured, and the exit
-code is 5. The rows go to stdout and into the run's folder. Hand-off, compute and argmax left at 0
-predict what reading the bytes alone would take.";
+tg256 @ d16 decodes 256 tokens greedily with 16 positions cached: prefill excluded, argmax
+included. pp512 feeds a prompt of 512 tokens, from an empty cache to the first token.
+
+A speed is verified if `monolith gate` has passed before it in the same run (one boot of one GPU)
+with the same build, weights, prompts and engine options. Verified rows go into the run's folder
+too. All others are marked *unverified*, go to stdout only, and never enter a table. Hand-off,
+compute and argmax left at 0 predict the time of reading the bytes alone.";
 
 /// `monolith quality`
 pub const QUALITY: &str = "Examples:

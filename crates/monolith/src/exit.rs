@@ -1,4 +1,4 @@
-//! Exit codes: what went wrong, for a script to tell.
+//! Exit codes: they tell a script what went wrong.
 
 use monolith_abi::fault::FaultDump;
 use monolith_engine::EngineError;
@@ -13,15 +13,15 @@ pub enum Code {
     Failure = 1,
     /// The command was used wrongly.
     Usage = 2,
-    /// The engine that was asked for cannot run here.
+    /// No engine that was asked for can run here.
     NoEngine = 3,
-    /// The model, or a file of it, is not there.
+    /// The model, or a file of it, is missing.
     NoModel = 4,
-    /// A check of a gate failed, or there is no passed gate for what is to be measured.
+    /// A gate failed, or a gate that is required has not passed.
     Gate = 5,
-    /// A remote end failed.
+    /// The hub or the network failed.
     Remote = 6,
-    /// Ctrl-C, before there was a result.
+    /// Ctrl-C ended the command before it had a result.
     Interrupted = 130,
 }
 
@@ -30,11 +30,11 @@ pub const TABLE: &str = "Exit codes:
   0  success
   1  failure
   2  wrong usage
-  3  no usable GPU or driver, or an engine that this build does not have
+  3  no usable engine: no GPU, driver or compiled kernel for the engine that was asked for
   4  the model, or a file of it, is missing
-  5  a gate failed, or has not passed yet
-  6  a remote end failed
-  7  the budget is spent
+  5  a gate failed, or a required gate has not passed
+  6  the remote end (the hub, or the network to it) failed
+  7  reserved for a spent budget
   130  ended by Ctrl-C before there was a result";
 
 /// An error with its exit code.
@@ -55,12 +55,18 @@ impl Exit {
         Exit { code, error: anyhow::anyhow!("{message}") }
     }
 
+    /// Its code.
+    #[cfg(test)]
+    pub fn code(&self) -> Code {
+        self.code
+    }
+
     /// The number for the system.
     pub fn exit_code(&self) -> ExitCode {
         ExitCode::from(self.code as u8)
     }
 
-    /// What a step that did not end left behind, if that is the error.
+    /// The fault record of a step that did not end, if that is the error.
     pub fn fault(&self) -> Option<&FaultDump> {
         let engine = match self.error.downcast_ref::<HarnessError>() {
             Some(HarnessError::Engine(error)) => Some(error),
@@ -72,7 +78,7 @@ impl Exit {
         }
     }
 
-    /// Whether the reader of our output went away, which is no error of ours.
+    /// Whether the reader closed our output: the program then ends without a message.
     pub fn is_broken_pipe(&self) -> bool {
         self.error.chain().any(|cause| {
             cause
@@ -84,7 +90,7 @@ impl Exit {
 
 impl fmt::Display for Exit {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Our libraries' messages hold their cause already: each is said once.
+        // Most messages of our libraries hold their cause: no message is printed twice.
         let mut said = String::new();
         for cause in self.error.chain().map(ToString::to_string) {
             if !said.contains(&cause) {

@@ -25,7 +25,7 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     interrupt::install();
-    let cli = Cli::parse();
+    let cli = Cli::parse_from(args::given(std::env::args_os()));
     monolith_harness::identity::name_commit(env!("MONOLITH_COMMIT"));
     match dispatch(cli.command) {
         Ok(()) => ExitCode::SUCCESS,

@@ -1,4 +1,4 @@
-//! What `gate` and `bench` share: the engine that is measured, and the run that it is measured in.
+//! What the measuring commands share: the engine that is measured, and the run.
 
 use crate::args::EngineArgs;
 use crate::engine::{self, Options};
@@ -10,6 +10,7 @@ use monolith_engine::{EngineError, cpu};
 use monolith_harness::HarnessError;
 use monolith_harness::environment::{Environment, Probe, Target};
 use monolith_harness::record::{Index, RunFolder};
+use std::io::ErrorKind;
 use std::path::Path;
 
 /// One engine on one processor.
@@ -23,7 +24,7 @@ pub struct Setup {
 }
 
 impl Setup {
-    /// Chooses the engine and looks at what it runs on.
+    /// Chooses the engine, and describes its processor.
     ///
     /// # Errors
     /// Those of [`engine::options`].
@@ -56,8 +57,8 @@ impl Setup {
     }
 }
 
-/// What a record's checks or measures found, a line each: name, verdict, numbers. A failure begins
-/// with the name of what failed.
+/// A table of a record's checks or measures: name, verdict, numbers. A failure begins with the
+/// name of its check.
 pub fn verdicts(
     what: &str,
     rows: impl IntoIterator<Item = (&'static str, String)>,
@@ -74,7 +75,7 @@ pub fn verdicts(
     lines.lines().map(str::trim_end).collect::<Vec<_>>().join("\n")
 }
 
-/// NVML counts every GPU, CUDA those that `CUDA_VISIBLE_DEVICES` leaves.
+/// NVML numbers every GPU; CUDA numbers those that `CUDA_VISIBLE_DEVICES` names.
 fn nvml_index() -> u32 {
     let visible = std::env::var("CUDA_VISIBLE_DEVICES").unwrap_or_default();
     visible.split(',').next().and_then(|first| first.trim().parse().ok()).unwrap_or(0)
@@ -84,7 +85,7 @@ fn warn(environment: &Environment) {
     match (&environment.nvml, &environment.nvml_absent) {
         (Some(gpu), _) if gpu.name != environment.gpu => say(&format!(
             "monolith: the telemetry is of another GPU ({}, not {}): set CUDA_VISIBLE_DEVICES to \
-             its number",
+             the number of the GPU",
             gpu.name, environment.gpu
         )),
         (None, Some(reason)) => say(&format!("monolith: no telemetry: {reason}")),
@@ -92,7 +93,7 @@ fn warn(environment: &Environment) {
     }
 }
 
-/// Makes the results folder, and finds out whether it can be written to, before the work.
+/// Makes the results folder, and checks before the measurement that it can be written to.
 ///
 /// # Errors
 /// A folder that cannot be made or written to.
@@ -120,6 +121,16 @@ fn quoted(word: &str) -> String {
 /// This program's version, for a run's record.
 pub fn version() -> String {
     format!("monolith {}", env!("CARGO_PKG_VERSION"))
+}
+
+/// An error from reading a file that an option names: one that is not there is wrong usage.
+pub fn input_exit(error: HarnessError) -> Exit {
+    match &error {
+        HarnessError::Io { source, .. } if source.kind() == ErrorKind::NotFound => {
+            Exit::new(Code::Usage, error)
+        }
+        _ => exit_of(error),
+    }
 }
 
 /// An error of the harness with its exit code.

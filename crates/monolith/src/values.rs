@@ -1,4 +1,4 @@
-//! Numbers as the command line takes them: what cannot be is refused where it is read.
+//! Values of the command line's options: impossible ones are refused when they are parsed.
 
 use clap::builder::{PossibleValuesParser, RangedU64ValueParser, TypedValueParser};
 use monolith_harness::bench::Output;
@@ -9,6 +9,48 @@ use std::str::FromStr;
 /// A count that is not 0.
 pub fn at_least_1() -> RangedU64ValueParser<usize> {
     RangedU64ValueParser::new().range(1..)
+}
+
+/// The most numbers that one list may name.
+const COUNTS_MAX: usize = 1000;
+
+/// Counts as llama-bench takes them: `16`, `16,64`, `16-64` (every one), `16-64+16` (every
+/// sixteenth) and `16-128*2` (doubling), in any mixture.
+///
+/// # Errors
+/// What was wanted instead.
+pub fn counts(text: &str) -> Result<Vec<usize>, String> {
+    let mut all = Vec::new();
+    for part in text.split(',') {
+        for count in range(part)? {
+            if all.len() == COUNTS_MAX {
+                return Err(format!("more than {COUNTS_MAX} numbers"));
+            }
+            all.push(count);
+        }
+    }
+    Ok(all)
+}
+
+/// The counts of one part of a list.
+fn range(part: &str) -> Result<impl Iterator<Item = usize>, String> {
+    let wanted = || format!("\"{part}\": N, FIRST-LAST, FIRST-LAST+STEP or FIRST-LAST*FACTOR");
+    let number = |text: &str| {
+        let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+        text.parse::<usize>().ok().filter(|_| digits).ok_or_else(wanted)
+    };
+    let (first, rest) = part.split_once('-').unwrap_or((part, part));
+    let (last, step) = rest.split_once(['+', '*']).unwrap_or((rest, "1"));
+    let (first, last, step) = (number(first)?, number(last)?, number(step)?);
+    let times = rest.contains('*');
+    if first > last || step == 0 || (times && (step == 1 || first == 0)) {
+        return Err(format!("\"{part}\" does not end: from {first}, {last} is never reached"));
+    }
+    let next = move |&count: &usize| {
+        let next = if times { count.checked_mul(step) } else { count.checked_add(step) };
+        next.filter(|&next| next <= last)
+    };
+    Ok(std::iter::successors(Some(first), next))
 }
 
 /// A number of threads.
@@ -24,7 +66,7 @@ pub fn temperature(text: &str) -> Result<f32, String> {
     number(text, |value: f32| value >= 0.0 && value.is_finite(), "a number from 0 up")
 }
 
-/// A share of a whole that is not nothing.
+/// A share of a whole, above 0.
 ///
 /// # Errors
 /// What was wanted instead.
@@ -40,7 +82,7 @@ pub fn speed(text: &str) -> Result<f64, String> {
     number(text, |value: f64| value > 0.0 && value.is_finite(), "a number above 0")
 }
 
-/// A time that may be nothing.
+/// A time, from 0 up.
 ///
 /// # Errors
 /// What was wanted instead.
@@ -69,12 +111,12 @@ pub fn scale_search() -> impl TypedValueParser<Value = ScaleSearch> {
 /// An architecture that there are kernels for.
 ///
 /// # Errors
-/// The name is none; the names there are, are listed.
+/// An unknown name; the message lists the known ones.
 pub fn arch(text: &str) -> Result<Arch, KernelError> {
     text.parse()
 }
 
-/// How far apart two values may be.
+/// The largest difference of two values that counts as equal.
 ///
 /// # Errors
 /// What was wanted instead.
@@ -87,5 +129,55 @@ fn number<T: FromStr + Copy>(
     fits: impl Fn(T) -> bool,
     wanted: &str,
 ) -> Result<T, String> {
-    text.parse().ok().filter(|&value| fits(value)).ok_or_else(|| format!("{wanted} is wanted"))
+    text.parse().ok().filter(|&value| fits(value)).ok_or_else(|| format!("expected {wanted}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_are_read_as_llama_bench_reads_them() {
+        for (text, all) in [
+            ("16", &[16][..]),
+            ("0", &[0]),
+            ("16,64", &[16, 64]),
+            ("3-6", &[3, 4, 5, 6]),
+            ("16-64+16", &[16, 32, 48, 64]),
+            ("16-60+16", &[16, 32, 48]),
+            ("16-128*2", &[16, 32, 64, 128]),
+            ("5-5*2,1,0-2", &[5, 1, 0, 1, 2]),
+            ("18446744073709551615", &[usize::MAX]),
+            ("18446744073709551614-18446744073709551615+2", &[usize::MAX - 1]),
+        ] {
+            assert_eq!(counts(text).unwrap(), all, "{text}");
+        }
+    }
+
+    #[test]
+    fn counts_that_are_none_are_refused() {
+        for text in [
+            "",
+            ",",
+            "16,",
+            "-1",
+            "+1",
+            "1.5",
+            "x",
+            "8-4",
+            "1-8+0",
+            "1-8*1",
+            "0-8*2",
+            "1-8*0",
+            "1-8/2",
+            "1-8-2",
+            "1-8+2*2",
+            "16 ",
+            "18446744073709551616",
+            "0-18446744073709551615",
+            "1-2000",
+        ] {
+            assert!(counts(text).is_err(), "{text}");
+        }
+    }
 }

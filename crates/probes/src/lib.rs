@@ -37,28 +37,49 @@ pub struct Options {
 }
 
 /// Runs every probe. One that fails says so in the report.
+/// `progress` is told what is probed.
 ///
 /// # Errors
 /// There is no driver or no such GPU, or there are no kernels for it.
-pub fn run(options: &Options) -> Result<Report, ProbeError> {
+pub fn run(options: &Options, progress: &mut dyn FnMut(&str)) -> Result<Report, ProbeError> {
     let begun = Instant::now();
+    progress("opening the GPU, compiling the probes");
     let gpu = Gpu::open(options)?;
     let info = gpu.info()?;
     let mut report = Report {
         schema_version: SCHEMA_VERSION,
         date: jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
         gpu: info,
-        convert: outcome(convert::probe(&gpu)),
-        timer: outcome(clocks::timer(&gpu)),
-        clock: outcome(clocks::clock(&gpu)),
-        offsets: outcome(clocks::offsets(&gpu)),
-        bandwidth: outcome(bandwidth::probe(&gpu)),
-        handoff: outcome(handoff::probe(&gpu)),
+        convert: outcome({
+            progress("conversions");
+            convert::probe(&gpu)
+        }),
+        timer: outcome({
+            progress("the shared timer");
+            clocks::timer(&gpu)
+        }),
+        clock: outcome({
+            progress("the blocks' clocks");
+            clocks::clock(&gpu)
+        }),
+        offsets: outcome({
+            progress("the clocks' offsets");
+            clocks::offsets(&gpu)
+        }),
+        bandwidth: outcome({
+            progress("bandwidth");
+            bandwidth::probe(&gpu)
+        }),
+        handoff: outcome({
+            progress("hand-offs");
+            handoff::probe(&gpu)
+        }),
         counters: Outcome::Failed("not tried".into()),
         seconds: 0.0,
     };
     // A GPU for one process at a time would refuse the child.
     drop(gpu);
+    progress("counters, by Nsight Compute");
     report.counters = outcome(ncu::probe(options.child.as_deref()));
     report.seconds = begun.elapsed().as_secs_f64();
     Ok(report)

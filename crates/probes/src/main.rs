@@ -55,7 +55,7 @@ fn run(args: &Args) -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     options.child = if args.no_ncu { None } else { child(args) };
-    let report = monolith_probes::run(&options)?;
+    let report = monolith_probes::run(&options, &mut |_| ())?;
     eprintln!("{report}");
     let mut stdout = std::io::stdout().lock();
     stdout.write_all(report.to_json().as_bytes()).context("writing the report")?;

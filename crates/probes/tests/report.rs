@@ -9,6 +9,9 @@ use monolith_probes::report::{
     SCHEMA_VERSION, Timer,
 };
 
+/// Against hanging for ever, and far from deciding anything.
+const PATIENCE: std::time::Duration = std::time::Duration::from_secs(240);
+
 fn convert() -> Convert {
     let exact = Comparison { inputs: 65_536, ..Comparison::default() };
     let wrong = Comparison {
@@ -148,7 +151,7 @@ fn the_table_says_what_was_found_and_what_failed() {
 fn without_a_gpu_the_program_says_why_and_what_helps() {
     // No machine has as many.
     let mut command = Command::cargo_bin("monolith-probe").unwrap();
-    let output = command.args(["--device", "4096"]).output().unwrap();
+    let output = command.args(["--device", "4096"]).timeout(PATIENCE).output().unwrap();
     assert_eq!(output.status.code(), Some(3));
     let message = String::from_utf8(output.stderr).unwrap();
     assert!(message.contains("--gpus all"), "{message}");

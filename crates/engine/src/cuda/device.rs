@@ -6,7 +6,7 @@ use cudarc::driver::sys::{self, CUdevice_attribute, CUfunction_attribute};
 use cudarc::driver::{CudaContext, CudaFunction, CudaStream, DriverError, PinnedHostSlice};
 use cudarc::nvrtc::Ptx;
 use monolith_abi::kernel::FaultRecord;
-use monolith_kernels::{Arch, Shape, Variant};
+use monolith_kernels::{Arch, KernelError, Shape, Variant};
 use monolith_model::Config;
 use std::sync::Arc;
 
@@ -28,7 +28,7 @@ pub(super) struct Gpu {
 
 /// What the driver said, as our error.
 pub(super) fn gpu_error(error: DriverError) -> EngineError {
-    EngineError::Gpu(format!("the GPU's driver: {error}"))
+    EngineError::Driver(error)
 }
 
 /// Version of the CUDA that the installed driver can run (13000 is 13.0); `None` without a driver.
@@ -66,22 +66,21 @@ pub fn usable(device: usize) -> Result<UsableGpu, EngineError> {
 
 /// The GPU's context, its name, and the architecture of the kernels that run on it.
 fn find(device: usize) -> Result<(Arc<CudaContext>, String, Arch), EngineError> {
-    let words = |error: &dyn std::fmt::Display| EngineError::Gpu(error.to_string());
-    monolith_kernels::check_driver(driver_version()).map_err(|error| words(&error))?;
-    let context = CudaContext::new(device).map_err(gpu_error)?;
-    let name = context.name().map_err(gpu_error)?;
-    let (major, minor) = context.compute_capability().map_err(gpu_error)?;
-    let arch = Arch::of_gpu(&name, major as u32, minor as u32).map_err(|error| words(&error))?;
+    monolith_kernels::check_driver(driver_version())?;
+    let no_gpu = |error| EngineError::Gpu(format!("the GPU's driver: {error}"));
+    let context = CudaContext::new(device).map_err(no_gpu)?;
+    let name = context.name().map_err(no_gpu)?;
+    let (major, minor) = context.compute_capability().map_err(no_gpu)?;
+    let arch = Arch::of_gpu(&name, major as u32, minor as u32)?;
     Ok((context, name, arch))
 }
 
 /// Finds the GPU and loads the kernel for it.
 pub(super) fn open(device: usize, variant: &Variant, config: &Config) -> Result<Gpu, EngineError> {
-    let words = |error: &dyn std::fmt::Display| EngineError::Gpu(error.to_string());
-    let shape = Shape::of(config).map_err(|error| words(&error))?;
+    let shape = Shape::of(config).map_err(KernelError::from)?;
     let (context, name, arch) = find(device)?;
-    let cubin = monolith_kernels::load(arch, &shape, variant).map_err(|error| words(&error))?;
-    let constant = |name: &str| cubin.info.constant(name).map_err(|error| words(&error));
+    let cubin = monolith_kernels::load(arch, &shape, variant)?;
+    let constant = |name: &str| cubin.info.constant(name);
     let (threads, shared_bytes) =
         (constant("monolith_threads")?, constant("monolith_shared_bytes")?);
     let slot_units = constant("monolith_slot_units")?;

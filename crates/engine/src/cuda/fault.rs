@@ -70,8 +70,7 @@ pub(super) fn error_from(
 ) -> EngineError {
     let role = if cause.warp < about.consumer_warps { Role::Consumer } else { Role::Loader };
     let Some(cause) = wait_from(cause, role, producers) else {
-        let what = "the kernel left a fault record that this version does not know";
-        return EngineError::Gpu(format!("{what}: {cause:?}"));
+        return EngineError::UnknownFault(format!("{cause:?}"));
     };
     EngineError::KernelFault(Box::new(FaultDump {
         variant: about.variant,

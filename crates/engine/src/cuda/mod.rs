@@ -141,8 +141,7 @@ impl CudaEngine {
         let blocks = options.blocks.unwrap_or(gpu.multiprocessors);
         if blocks == 0 || blocks > gpu.multiprocessors || blocks > BLOCKS_MAX as usize {
             let most = gpu.multiprocessors.min(BLOCKS_MAX as usize);
-            let what = format!("{blocks} blocks: 1 to {most} can be resident on {}", gpu.name);
-            return Err(EngineError::Gpu(what));
+            return Err(EngineError::BlockCount { blocks, max: most, gpu: gpu.name });
         }
         let buffers = Buffers::new(&stream, &pack, context, gpu.slot_units).map_err(gpu_error)?;
         let recording = variant.xray.then(|| Recording::new(&stream, blocks));
@@ -390,11 +389,12 @@ impl CudaEngine {
 /// The row of the table for a pack's formats.
 fn choose(options: &CudaOptions, formats: Formats) -> Result<&'static Variant, EngineError> {
     let fitting = Variant::of_formats(formats.layers, formats.head);
-    let no_kernel = || EngineError::Gpu(format!("no kernel runs a pack in {}", formats.name()));
+    let no_kernel =
+        || EngineError::UnfitPack(format!("no kernel runs a pack in {}", formats.name()));
     let variant = options.variant.or(fitting).ok_or_else(no_kernel)?;
     if (variant.format, variant.head_format) != (formats.layers, formats.head) {
         let (name, wants, is) = (variant.name, variant.formats(), formats.name());
-        return Err(EngineError::Gpu(format!(
+        return Err(EngineError::UnfitPack(format!(
             "variant {name} runs weights in {wants}, and the pack is in {is}"
         )));
     }

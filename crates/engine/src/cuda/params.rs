@@ -60,8 +60,8 @@ fn check_stride(pack: &Pack, config: &Config, base: u64, stride: u64) -> Result<
             let wanted = base + layer as u64 * stride + first;
             if pack.offset(Section::Layer(layer, section)) != wanted {
                 let name = Section::Layer(layer, section).name();
-                return Err(EngineError::Gpu(format!(
-                    "section {name} of the pack is not at the layer stride: pack the model again"
+                return Err(EngineError::UnfitPack(format!(
+                    "the pack's section {name} is not at the layer stride: pack the model again"
                 )));
             }
         }

@@ -1,39 +1,43 @@
-//! The stopwatch: greedy decoding, prefill excluded, argmax included.
+//! The stopwatch: greedy decoding with prefill excluded and argmax included, and the processing of
+//! a prompt.
+//!
+//! A measurement without a passed gate of the same run is *unverified*: its rows say so, and no
+//! run's folder takes them.
 
+mod measure;
 mod output;
 mod row;
+mod sql;
 
 pub(crate) use output::percent;
 pub use output::{Output, rendered};
 pub(crate) use row::median;
-pub use row::{Facts, Roofline, Row, SCHEMA_VERSION, Test, row};
+pub use row::{Facts, PassedGate, Roofline, Row, SCHEMA_VERSION, Test, row};
 
-use crate::environment::{Energy, Environment, Probe, Sample, Telemetry};
-use crate::gate;
-use crate::identity::{Subject, sha256_hex};
+use crate::environment::{Energy, Environment, Probe, Telemetry};
+use crate::gate::{self, GateRecord};
+use crate::identity::{Subject, file_sha256};
 use crate::predict::{Calibration, Prediction};
 use crate::prompts::PromptIds;
 use crate::{HarnessError, Progress, fill};
+use measure::{Measured, measure};
 use monolith_engine::Engine;
 use monolith_pack::Pack;
 use std::path::Path;
 use std::time::Instant;
-
-/// How far the engine's clock may run ahead of the host's: a share, and seconds.
-const CLOCK_AHEAD: (f64, f64) = (1.02, 1e-3);
-/// And how far behind: the host's time includes the calls.
-const CLOCK_BEHIND: (f64, f64) = (0.8, 5e-3);
 
 /// What is to be measured.
 #[derive(Clone, Debug)]
 pub struct BenchOptions {
     /// Timed runs of each test.
     pub runs: usize,
-    /// Steps a run (a prompt).
-    pub steps: usize,
+    /// Decoded tokens a run (a prompt), one test each for the prompts and for every depth.
+    pub steps: Vec<usize>,
     /// Cached positions before the first timed step, one test each.
     pub depths: Vec<usize>,
-    /// Whether the prompts are a test.
+    /// Tokens of prompts whose processing is a test, one each.
+    pub prompt_lengths: Vec<usize>,
+    /// Whether decoding after each prompt is a test.
     pub prompts: bool,
     /// Whether each test begins with a run that is not timed.
     pub warm_up: bool,
@@ -47,8 +51,9 @@ impl Default for BenchOptions {
     fn default() -> BenchOptions {
         BenchOptions {
             runs: 5,
-            steps: 256,
+            steps: vec![256],
             depths: vec![16, 128, 512, 1024, 2048],
+            prompt_lengths: Vec::new(),
             prompts: true,
             warm_up: true,
             launches_per_token: None,
@@ -57,7 +62,7 @@ impl Default for BenchOptions {
     }
 }
 
-/// What is measured: all of it must be the same as in the gate.
+/// What is measured: for a verified speed, all of it must be the same as in the gate.
 pub struct Bench<'a> {
     /// The engine.
     pub engine: &'a mut dyn Engine,
@@ -65,93 +70,113 @@ pub struct Bench<'a> {
     pub pack: &'a Pack,
     /// The prompts.
     pub prompts: &'a PromptIds,
-    /// The measuring run's folder, with the gate's record in it.
-    pub folder: &'a Path,
     /// The processor.
     pub environment: &'a Environment,
     /// For samples of its state.
     pub probe: &'a Probe,
 }
 
-/// Measures every test; gives a row each, and what was left out and why.
+/// The passed gate that makes a speed a verified one.
+#[derive(Clone, Debug)]
+pub struct Gate {
+    record: GateRecord,
+    /// Hash of the record's file.
+    sha256: String,
+}
+
+impl Bench<'_> {
+    /// What this process measures.
+    fn subject(&self) -> Result<Subject, HarnessError> {
+        let info = self.engine.info();
+        Subject::of(info, self.pack, &self.environment.run_id, info.kernels.as_deref())
+    }
+
+    /// The gate in a run's folder that is of what would be measured.
+    ///
+    /// # Errors
+    /// [`HarnessError::Ungated`] with every reason why there is none.
+    pub fn gate(&self, folder: &Path) -> Result<Gate, HarnessError> {
+        let record = gate::refusals_in(folder, &self.subject()?, &self.prompts.ids_sha256())
+            .map_err(|reasons| HarnessError::Ungated { reasons })?;
+        let sha256 = file_sha256(&folder.join(record.file_name()))?;
+        Ok(Gate { record, sha256 })
+    }
+}
+
+/// Measures every test; gives a row each, and what was left out and why. Without a gate the rows
+/// are unverified.
 ///
 /// # Errors
-/// [`HarnessError::Ungated`] before anything is measured; a step that fails; clocks that do not
-/// agree; runs of one test that gave different tokens.
+/// A step that fails; clocks that do not agree; runs of one test that gave different tokens.
 pub fn run(
     bench: &mut Bench,
     options: &BenchOptions,
+    gate: Option<&Gate>,
     progress: &mut Progress,
 ) -> Result<(Vec<Row>, Vec<String>), HarnessError> {
-    run_with(bench, options, None, progress)
-}
-
-/// [`run`], where the caller knows the sha256 of the GPU's machine code: the gate must have been
-/// of the same.
-///
-/// # Errors
-/// Those of [`run`].
-pub fn run_with(
-    bench: &mut Bench,
-    options: &BenchOptions,
-    kernels: Option<&str>,
-    progress: &mut Progress,
-) -> Result<(Vec<Row>, Vec<String>), HarnessError> {
-    let info = bench.engine.info();
-    let kernels = kernels.or(info.kernels.as_deref());
-    let subject = Subject::of(info, bench.pack, &bench.environment.run_id, kernels)?;
-    let ids_sha256 = bench.prompts.ids_sha256();
-    let record = gate::refusals_in(bench.folder, &subject, &ids_sha256)
-        .map_err(|reasons| HarnessError::Ungated { reasons })?;
-    let room = bench.engine.info().context.min(record.checks.context.context);
-    let (tests, left_out) = tests(bench.prompts, options, room);
-    let gate_path = bench.folder.join(record.file_name());
-    let gate_sha256 = crate::identity::file_sha256(&gate_path)?;
+    let subject = bench.subject()?;
+    let context = bench.engine.info().context;
+    let gated = gate.map_or(context, |gate| gate.record.checks.context.context);
+    let (tests, left_out) = tests(bench.prompts, options, context.min(gated));
     let mut rows = Vec::new();
     for test in tests {
-        progress(&test.name(options.steps));
-        let measured = measure(bench, test, options)?;
-        let position = test.mean_position(bench.prompts, options.steps);
-        let layers = bench.pack.config().layers;
-        let header = bench.pack.header();
-        let prediction = options
-            .calibration
-            .as_ref()
-            .map(|numbers| Prediction::of(header, layers, position, numbers));
-        let kv = header.kv_bytes_per_position as f64 * position;
-        rows.push(row(&Facts {
-            subject: &subject,
-            model: &header.source.model,
-            environment: bench.environment,
-            test,
-            steps: options.steps,
-            seconds: &measured.seconds,
-            launches_per_token: options.launches_per_token,
-            bytes_per_token: header.bytes_per_token as f64 + kv,
-            prediction,
-            gate_sha256: &gate_sha256,
-            gate_rule: record.checks.tokens.rule,
-            prompt_ids_sha256: &ids_sha256,
-            tokens_sha256: &measured.tokens_sha256,
-            context: bench.engine.info().context,
-            clock: clock(bench.engine),
-            telemetry: Telemetry::of(&measured.samples),
-        }));
+        let measured = measure(bench, test, options, progress)?;
+        rows.push(row_of(bench, &subject, options, gate, test, &measured));
     }
     Ok((rows, left_out))
 }
 
+/// The row of one measured test.
+fn row_of(
+    bench: &Bench,
+    subject: &Subject,
+    options: &BenchOptions,
+    gate: Option<&Gate>,
+    test: Test,
+    measured: &Measured,
+) -> Row {
+    let header = bench.pack.header();
+    let layers = bench.pack.config().layers;
+    let position = test.mean_position(bench.prompts);
+    let prediction = position.zip(options.calibration.as_ref());
+    let kv = |position| header.kv_bytes_per_position as f64 * position;
+    row(&Facts {
+        subject,
+        model: &header.source.model,
+        environment: bench.environment,
+        test,
+        seconds: &measured.seconds,
+        launches_per_token: options.launches_per_token,
+        bytes_per_token: position.map(|position| header.bytes_per_token as f64 + kv(position)),
+        prediction: prediction
+            .map(|(position, numbers)| Prediction::of(header, layers, position, numbers)),
+        gate: gate.map(|gate| PassedGate {
+            sha256: &gate.sha256,
+            rule: gate.record.checks.tokens.rule,
+            rows: gate.record.checks.logits.rows,
+        }),
+        prompt_ids_sha256: &bench.prompts.ids_sha256(),
+        tokens_sha256: &measured.tokens_sha256,
+        context: bench.engine.info().context,
+        clock: clock(bench.engine, test),
+        telemetry: Telemetry::of(&measured.samples),
+    })
+}
+
 /// Adds the energy of decoding at a row's position to it: steps in a row for at least `window_s`
-/// seconds, by NVML's counter. A row without a position, or a processor without the counter, is
-/// left as it is. For rows that [`run`] just gave.
+/// seconds, by NVML's counter. A row without a position or without decoded tokens, or a processor
+/// without the counter, is left as it is. For rows that [`run`] just gave.
 ///
 /// # Errors
 /// A row of another measuring run, or a step that fails.
 pub fn add_energy(bench: &mut Bench, row: &mut Row, window_s: f64) -> Result<(), HarnessError> {
-    if row.run_id != bench.environment.run_id || row.gate_passed != Some(true) {
+    if row.run_id != bench.environment.run_id {
         return Err(HarnessError::Ungated { reasons: vec!["the row is not of this run".into()] });
     }
     let (Some(depth), Some(_)) = (row.position, bench.probe.energy_j()) else { return Ok(()) };
+    if row.n_gen == 0 {
+        return Ok(());
+    }
     let sequence = bench.prompts.cycled(depth + 1);
     fill(bench.engine, &sequence[..depth])?;
     bench.engine.decode(sequence[depth], depth, row.n_gen)?;
@@ -173,122 +198,70 @@ pub fn add_energy(bench: &mut Bench, row: &mut Row, window_s: f64) -> Result<(),
 /// The tests that there is room for, and the others in words.
 fn tests(prompts: &PromptIds, options: &BenchOptions, room: usize) -> (Vec<Test>, Vec<String>) {
     let longest = prompts.ids.iter().map(Vec::len).max().unwrap_or(0);
-    let all = options.prompts.then_some(Test::Prompts).into_iter();
-    let all = all.chain(options.depths.iter().map(|&depth| Test::Depth(depth)));
-    let needs = |test: &Test| match test {
-        Test::Prompts => longest + options.steps,
-        Test::Depth(depth) => depth + options.steps,
+    // llama-bench's 0 of something is no test of it.
+    let lengths = options.prompt_lengths.iter().filter(|&&tokens| tokens > 0);
+    let mut all: Vec<Test> = lengths.map(|&tokens| Test::Prompt { tokens }).collect();
+    for &steps in options.steps.iter().filter(|&&steps| steps > 0) {
+        all.extend(options.prompts.then_some(Test::Prompts { steps }));
+        all.extend(options.depths.iter().map(|&depth| Test::Depth { depth, steps }));
+    }
+    let needs = |test: &Test| match *test {
+        Test::Prompt { tokens } => tokens,
+        Test::Prompts { steps } => longest.saturating_add(steps),
+        Test::Depth { depth, steps } => depth.saturating_add(steps),
     };
-    let (fit, rest): (Vec<Test>, Vec<Test>) = all.partition(|test| needs(test) <= room);
+    let (fit, rest): (Vec<Test>, Vec<Test>) = all.iter().partition(|test| needs(test) <= room);
     let name = |test: &Test| {
-        let (name, needed) = (test.name(options.steps), needs(test));
-        format!("{name} needs {needed} positions: {room} were gated and loaded")
+        let (name, needed) = (test.name(), needs(test));
+        format!("{name} needs {needed} positions: there is room for {room}")
     };
     (fit, rest.iter().map(name).collect())
 }
 
-/// Which clock the engine's seconds are of.
-fn clock(engine: &dyn Engine) -> &'static str {
-    if engine.info().engine == "cuda" { "CUDA events" } else { "monotonic clock" }
-}
-
-/// A test's timed runs.
-struct Measured {
-    /// Seconds of each run (for the prompts: the mean over them).
-    seconds: Vec<f64>,
-    samples: Vec<Sample>,
-    tokens_sha256: String,
-}
-
-fn measure(
-    bench: &mut Bench,
-    test: Test,
-    options: &BenchOptions,
-) -> Result<Measured, HarnessError> {
-    let sequences: Vec<Vec<u32>> = match test {
-        Test::Prompts => bench.prompts.ids.clone(),
-        Test::Depth(depth) => vec![bench.prompts.cycled(depth + 1)],
-    };
-    if let Test::Depth(depth) = test {
-        // Once: what follows leaves these positions as they are.
-        fill(bench.engine, &sequences[0][..depth])?;
+/// Which clock the seconds are of.
+fn clock(engine: &dyn Engine, test: Test) -> &'static str {
+    match test {
+        Test::Prompt { .. } => "monotonic clock",
+        _ if engine.info().engine == "cuda" => "CUDA events",
+        _ => "monotonic clock",
     }
-    if options.warm_up {
-        one_run(bench.engine, test, &sequences[..1], options.steps)?;
-    }
-    let mut measured =
-        Measured { seconds: Vec::new(), samples: Vec::new(), tokens_sha256: String::new() };
-    for _ in 0..options.runs {
-        let (seconds, tokens) = one_run(bench.engine, test, &sequences, options.steps)?;
-        measured.seconds.push(seconds / sequences.len() as f64);
-        measured.samples.extend(bench.probe.sample());
-        let tokens: Vec<u8> = tokens.iter().flat_map(|token| token.to_le_bytes()).collect();
-        let hash = sha256_hex(&tokens);
-        if !measured.tokens_sha256.is_empty() && measured.tokens_sha256 != hash {
-            return Err(HarnessError::Unsteady { test: test.name(options.steps) });
-        }
-        measured.tokens_sha256 = hash;
-    }
-    Ok(measured)
-}
-
-/// One run over all sequences: its seconds, prefill excluded, and its tokens.
-fn one_run(
-    engine: &mut dyn Engine,
-    test: Test,
-    sequences: &[Vec<u32>],
-    steps: usize,
-) -> Result<(f64, Vec<u32>), HarnessError> {
-    let (mut seconds, mut tokens) = (0.0, Vec::new());
-    for sequence in sequences {
-        let (first, position) = match test {
-            Test::Prompts => (engine.prefill(sequence)?, sequence.len()),
-            Test::Depth(depth) => (sequence[depth], depth),
-        };
-        let begin = Instant::now();
-        let decoded = engine.decode(first, position, steps)?;
-        let host_s = begin.elapsed().as_secs_f64();
-        check_clock(decoded.seconds, host_s)?;
-        seconds += decoded.seconds;
-        tokens.extend(decoded.tokens);
-    }
-    if tokens.len() != steps * sequences.len() {
-        return Err(HarnessError::Unsteady { test: test.name(steps) });
-    }
-    Ok((seconds, tokens))
-}
-
-/// Whether the engine's clock can be right.
-fn check_clock(engine_s: f64, host_s: f64) -> Result<(), HarnessError> {
-    let least = CLOCK_BEHIND.0 * host_s - CLOCK_BEHIND.1;
-    let most = CLOCK_AHEAD.0 * host_s + CLOCK_AHEAD.1;
-    if engine_s > 0.0 && (least..=most).contains(&engine_s) {
-        return Ok(());
-    }
-    Err(HarnessError::Clock { engine_s, host_s })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    #[test]
-    fn a_clock_that_cannot_be_right_is_refused() {
-        assert!(check_clock(0.99, 1.0).is_ok());
-        for engine_s in [0.0, -1.0, 0.5, 1.1, f64::NAN] {
-            assert!(check_clock(engine_s, 1.0).is_err(), "{engine_s}");
-        }
+    fn prompts() -> PromptIds {
+        PromptIds { rule: String::new(), prompt_set_sha256: String::new(), ids: vec![vec![1; 100]] }
     }
 
     #[test]
     fn what_has_no_room_is_left_out_by_name() {
-        let prompts = PromptIds {
-            rule: String::new(),
-            prompt_set_sha256: String::new(),
-            ids: vec![vec![1; 100]],
+        let (fit, left_out) = tests(&prompts(), &BenchOptions::default(), 512);
+        let depth = |depth| Test::Depth { depth, steps: 256 };
+        assert_eq!(fit, [Test::Prompts { steps: 256 }, depth(16), depth(128)]);
+        assert_eq!(left_out[0], "tg256 @ d512 needs 768 positions: there is room for 512");
+        let options = BenchOptions {
+            steps: vec![usize::MAX],
+            depths: vec![usize::MAX],
+            prompt_lengths: vec![usize::MAX],
+            ..BenchOptions::default()
         };
-        let (fit, left_out) = tests(&prompts, &BenchOptions::default(), 512);
-        assert_eq!(fit, [Test::Prompts, Test::Depth(16), Test::Depth(128)]);
-        assert_eq!(left_out[0], "tg256 @ d512 needs 768 positions: 512 were gated and loaded");
+        let (fit, left_out) = tests(&prompts(), &options, 512);
+        assert_eq!((fit.len(), left_out.len()), (0, 3));
+    }
+
+    #[test]
+    fn every_number_of_tokens_meets_every_depth_and_none_is_no_test() {
+        let options = BenchOptions {
+            steps: vec![0, 8, 16],
+            depths: vec![0, 4],
+            prompt_lengths: vec![0, 32],
+            prompts: false,
+            ..BenchOptions::default()
+        };
+        let (fit, _) = tests(&prompts(), &options, 512);
+        let names: Vec<String> = fit.iter().map(|test| test.name()).collect();
+        assert_eq!(names, ["pp32", "tg8", "tg8 @ d4", "tg16", "tg16 @ d4"]);
     }
 }

@@ -1,6 +1,6 @@
-//! Rows as text: Markdown, CSV, JSON, JSON lines.
+//! Rows as text: Markdown, CSV, JSON, JSON lines, SQL.
 
-use super::Row;
+use super::{Row, sql::sql};
 use serde_json::Value;
 
 /// How rows are written.
@@ -14,15 +14,18 @@ pub enum Output {
     Json,
     /// One object a line.
     Jsonl,
+    /// A table, and a statement a row; fields as in CSV.
+    Sql,
 }
 
 impl Output {
     /// Every form, by the name that `-o` takes.
-    pub const ALL: [(&'static str, Output); 4] = [
+    pub const ALL: [(&'static str, Output); 5] = [
         ("md", Output::Md),
         ("csv", Output::Csv),
         ("json", Output::Json),
         ("jsonl", Output::Jsonl),
+        ("sql", Output::Sql),
     ];
 
     /// The form with this name.
@@ -41,13 +44,14 @@ pub fn rendered(rows: &[Row], output: Output) -> String {
             .iter()
             .map(|row| serde_json::to_string(row).expect("rows are JSON") + "\n")
             .collect(),
+        Output::Sql => sql(rows),
     }
 }
 
 fn markdown(rows: &[Row]) -> String {
     let mut text = String::from(
         "| engine | variant | format | test | t/s | median | min | max | GB/s | roofline \
-         | predicted | scope |\n|---|---|---|---|--:|--:|--:|--:|--:|--:|--:|---|\n",
+         | predicted | gate | scope |\n|---|---|---|---|--:|--:|--:|--:|--:|--:|--:|---|---|\n",
     );
     for row in rows {
         let number = |value: Option<f64>, digits| {
@@ -65,11 +69,21 @@ fn markdown(rows: &[Row]) -> String {
             number(row.gb_s, 1),
             percent(row.roofline_share),
             number(row.predicted_tok_s, 0),
+            gate(row).into(),
             row.scope.clone(),
         ];
         text += &format!("| {} |\n", cells.map(|cell| cell.replace('|', "\\|")).join(" | "));
     }
     text
+}
+
+/// What a gate says of the row: nothing of an engine that is not ours.
+fn gate(row: &Row) -> &'static str {
+    match row.gate_passed {
+        Some(true) => "passed",
+        Some(false) => "*unverified*",
+        None => "",
+    }
 }
 
 pub(crate) fn percent(share: Option<f64>) -> String {
@@ -78,25 +92,32 @@ pub(crate) fn percent(share: Option<f64>) -> String {
 
 fn csv(rows: &[Row]) -> String {
     let mut writer = csv::Writer::from_writer(Vec::new());
-    let objects = rows.iter().map(|row| serde_json::to_value(row).expect("rows are JSON"));
-    // An object that is absent in one row may be there in another: names are of all rows.
-    let nested = ["roofline", "prediction", "telemetry", "energy"];
-    for (index, object) in objects.enumerate() {
-        let Value::Object(fields) = object else { continue };
-        let flat: Vec<(String, String)> = fields
-            .into_iter()
-            .filter(|(name, _)| !nested.contains(&name.as_str()))
-            .map(|(name, value)| (name, cell(&value)))
-            .collect();
+    for (index, row) in rows.iter().enumerate() {
+        let fields = flat(row);
         if index == 0 {
-            writer.write_record(flat.iter().map(|(name, _)| name)).expect("memory is written to");
+            let names = fields.iter().map(|(name, _)| name);
+            writer.write_record(names).expect("memory is written to");
         }
-        writer.write_record(flat.iter().map(|(_, text)| text)).expect("memory is written to");
+        let cells = fields.iter().map(|(_, value)| cell(value));
+        writer.write_record(cells).expect("memory is written to");
     }
     String::from_utf8(writer.into_inner().expect("memory is written to")).expect("cells are UTF-8")
 }
 
-fn cell(value: &Value) -> String {
+/// A row's fields without the objects in it, the same fields for every row: an object that is
+/// absent in one row may be there in another.
+pub(super) fn flat(row: &Row) -> Vec<(String, Value)> {
+    const NESTED: [&str; 4] = ["roofline", "prediction", "telemetry", "energy"];
+    match serde_json::to_value(row).expect("rows are JSON") {
+        Value::Object(fields) => {
+            fields.into_iter().filter(|(name, _)| !NESTED.contains(&name.as_str())).collect()
+        }
+        _ => Vec::new(),
+    }
+}
+
+/// A value as a cell holds it.
+pub(super) fn cell(value: &Value) -> String {
     match value {
         Value::Null => String::new(),
         Value::String(text) => text.clone(),

@@ -13,32 +13,64 @@ pub const SCHEMA_VERSION: u32 = 2;
 /// What is decoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Test {
-    /// Every prompt in turn, after its own prefill.
-    Prompts,
-    /// Steps with so many positions cached.
-    Depth(usize),
+    /// Decoding after every prompt in turn; its prefill is not timed.
+    Prompts {
+        /// Tokens a prompt.
+        steps: usize,
+    },
+    /// Decoding with positions cached.
+    Depth {
+        /// Cached positions before the first step.
+        depth: usize,
+        /// Tokens.
+        steps: usize,
+    },
+    /// Processing of one prompt, from an empty cache to the first token.
+    Prompt {
+        /// Its tokens.
+        tokens: usize,
+    },
 }
 
 impl Test {
     /// The name, as llama-bench writes them.
-    pub fn name(self, steps: usize) -> String {
+    pub fn name(self) -> String {
         match self {
-            Test::Prompts => format!("tg{steps} @ prompts"),
-            Test::Depth(depth) => format!("tg{steps} @ d{depth}"),
+            Test::Prompts { steps } => format!("tg{steps} @ prompts"),
+            Test::Depth { depth: 0, steps } => format!("tg{steps}"),
+            Test::Depth { depth, steps } => format!("tg{steps} @ d{depth}"),
+            Test::Prompt { tokens } => format!("pp{tokens}"),
         }
     }
 
-    /// Positions cached before a step, on average over all steps.
-    pub fn mean_position(self, prompts: &PromptIds, steps: usize) -> f64 {
-        let within = (steps.max(1) - 1) as f64 / 2.0;
-        within
-            + match self {
-                Test::Depth(depth) => depth as f64,
-                Test::Prompts => {
-                    let total: usize = prompts.ids.iter().map(Vec::len).sum();
-                    total as f64 / prompts.ids.len().max(1) as f64
-                }
+    /// Positions cached before a decoded token, on average; `None` where none is decoded.
+    pub fn mean_position(self, prompts: &PromptIds) -> Option<f64> {
+        let (first, steps) = match self {
+            Test::Depth { depth, steps } => (depth as f64, steps),
+            Test::Prompts { steps } => {
+                let total: usize = prompts.ids.iter().map(Vec::len).sum();
+                (total as f64 / prompts.ids.len().max(1) as f64, steps)
             }
+            Test::Prompt { .. } => return None,
+        };
+        Some(first + (steps.max(1) - 1) as f64 / 2.0)
+    }
+
+    /// Positions cached before the first timed step; `None`: each prompt's own length.
+    fn depth(self) -> Option<usize> {
+        match self {
+            Test::Prompts { .. } => None,
+            Test::Depth { depth, .. } => Some(depth),
+            Test::Prompt { .. } => Some(0),
+        }
+    }
+
+    /// Tokens that are timed in a run (for the prompts: of each), fed and decoded.
+    fn timed(self) -> (usize, usize) {
+        match self {
+            Test::Prompts { steps } | Test::Depth { steps, .. } => (0, steps),
+            Test::Prompt { tokens } => (tokens, 0),
+        }
     }
 }
 
@@ -76,10 +108,10 @@ pub struct Row {
     pub test: String,
     /// Positions cached before the first timed step; null: each prompt's own length.
     pub position: Option<usize>,
-    /// Tokens of a timed prompt: none, prefill is excluded.
+    /// Tokens of a timed prompt; 0 where tokens are decoded, whose prefill is not timed.
     #[serde(default)]
     pub n_prompt: usize,
-    /// Timed steps a run (a prompt).
+    /// Decoded tokens that are timed, a run (a prompt).
     pub n_gen: usize,
     /// llama-bench's name of `position`.
     pub n_depth: Option<usize>,
@@ -99,13 +131,13 @@ pub struct Row {
     /// Tokens a second of each run.
     #[serde(default)]
     pub samples_ts: Vec<f64>,
-    /// Nanoseconds of `n_gen` steps, mean.
+    /// Nanoseconds of `n_prompt` or `n_gen` tokens, mean.
     #[serde(default)]
     pub avg_ns: Option<f64>,
     /// Their standard deviation.
     #[serde(default)]
     pub stddev_ns: Option<f64>,
-    /// Nanoseconds of `n_gen` steps in each run (for the prompts: mean over them).
+    /// Nanoseconds of `n_prompt` or `n_gen` tokens in each run (for the prompts: mean over them).
     #[serde(default)]
     pub samples_ns: Vec<f64>,
     /// Kernel launches a token.
@@ -129,7 +161,8 @@ pub struct Row {
     /// What it was computed from.
     #[serde(default)]
     pub prediction: Option<Prediction>,
-    /// Whether the gate of this build, weights and run passed; null: an engine that is not ours.
+    /// Whether the gate of this build, weights and run passed; false: the speed is unverified, and
+    /// no run's folder takes the row; null: an engine that is not ours.
     pub gate_passed: Option<bool>,
     /// Hash of the gate's record.
     #[serde(default)]
@@ -137,6 +170,9 @@ pub struct Row {
     /// When that gate allowed a divergence.
     #[serde(default)]
     pub gate_rule: Option<Rule>,
+    /// Whole rows of logits that the gate compared. (Not in older rows.)
+    #[serde(default)]
+    pub gate_rows: Option<usize>,
     /// Hash of the executable (or the version, for an engine that is not ours).
     pub build: String,
     /// Hash of the kernels' sources and options.
@@ -190,6 +226,17 @@ pub struct Row {
     pub throttled: Option<bool>,
 }
 
+/// The passed gate that verifies a row.
+#[derive(Clone, Copy, Debug)]
+pub struct PassedGate<'a> {
+    /// Hash of its record.
+    pub sha256: &'a str,
+    /// When it allowed a divergence.
+    pub rule: Rule,
+    /// Whole rows of logits that it compared.
+    pub rows: usize,
+}
+
 /// What a row is made from.
 #[derive(Clone, Debug)]
 pub struct Facts<'a> {
@@ -201,20 +248,16 @@ pub struct Facts<'a> {
     pub environment: &'a Environment,
     /// Which test.
     pub test: Test,
-    /// Steps a run.
-    pub steps: usize,
-    /// Seconds of `steps` steps in each run.
+    /// Seconds of its tokens in each run.
     pub seconds: &'a [f64],
     /// Kernel launches a token.
     pub launches_per_token: Option<f64>,
-    /// Bytes that a step must read.
-    pub bytes_per_token: f64,
+    /// Bytes that a step must read; `None` where a token's share of them is not known.
+    pub bytes_per_token: Option<f64>,
     /// The byte budget.
     pub prediction: Option<Prediction>,
-    /// Hash of the gate's record.
-    pub gate_sha256: &'a str,
-    /// When it allowed a divergence.
-    pub gate_rule: Rule,
+    /// The passed gate.
+    pub gate: Option<PassedGate<'a>>,
     /// Hash of the prompts' ids.
     pub prompt_ids_sha256: &'a str,
     /// Hash of the tokens.
@@ -227,28 +270,26 @@ pub struct Facts<'a> {
     pub telemetry: Option<Telemetry>,
 }
 
-/// The row of a gated test. Nothing is looked up here: the same facts give the same row, its
+/// The row of a test. Nothing is looked up here: the same facts give the same row, its
 /// time aside.
 ///
 /// # Panics
 /// Without runs.
 pub fn row(facts: &Facts) -> Row {
-    let (subject, steps) = (facts.subject, facts.steps as f64);
-    let speeds: Vec<f64> = facts.seconds.iter().map(|seconds| steps / seconds).collect();
+    let (subject, (n_prompt, n_gen)) = (facts.subject, facts.test.timed());
+    let tokens = (n_prompt + n_gen) as f64;
+    let speeds: Vec<f64> = facts.seconds.iter().map(|seconds| tokens / seconds).collect();
     let times: Vec<f64> = facts.seconds.iter().map(|seconds| seconds * 1e9).collect();
     let mut sorted = speeds.clone();
     sorted.sort_by(f64::total_cmp);
     let (middle, last) = (median(&sorted), sorted.len() - 1);
     let ((avg_ts, stddev_ts), (avg_ns, stddev_ns)) = (moments(&speeds), moments(&times));
-    let gb_s = facts.bytes_per_token * middle / 1e9;
+    let gb_s = facts.bytes_per_token.map(|bytes| bytes * middle / 1e9);
     let roofline = facts.prediction.as_ref().map(|prediction| Roofline {
         bandwidth_gb_s: prediction.calibration.bandwidth_gb_s,
         source: prediction.calibration.source.clone(),
     });
-    let depth = match facts.test {
-        Test::Prompts => None,
-        Test::Depth(depth) => Some(depth),
-    };
+    let depth = facts.test.depth();
     Row {
         schema_version: SCHEMA_VERSION,
         engine: subject.engine.clone(),
@@ -257,10 +298,10 @@ pub fn row(facts: &Facts) -> Row {
         model: facts.model.into(),
         gpu: subject.gpu.clone(),
         kind: facts.environment.kind.clone(),
-        test: facts.test.name(facts.steps),
+        test: facts.test.name(),
         position: depth,
-        n_prompt: 0,
-        n_gen: facts.steps,
+        n_prompt,
+        n_gen,
         n_depth: depth,
         tok_s_median: Some(middle),
         tok_s_min: Some(sorted[0]),
@@ -273,15 +314,16 @@ pub fn row(facts: &Facts) -> Row {
         stddev_ns: Some(stddev_ns),
         samples_ns: times,
         launches_per_token: facts.launches_per_token,
-        bytes_per_token: Some(facts.bytes_per_token),
-        gb_s: Some(gb_s),
-        roofline_share: roofline.as_ref().map(|roofline| gb_s / roofline.bandwidth_gb_s),
+        bytes_per_token: facts.bytes_per_token,
+        gb_s,
+        roofline_share: gb_s.zip(roofline.as_ref()).map(|(gb_s, of)| gb_s / of.bandwidth_gb_s),
         roofline,
         predicted_tok_s: facts.prediction.as_ref().map(Prediction::tok_s),
         prediction: facts.prediction.clone(),
-        gate_passed: Some(true),
-        gate_sha256: Some(facts.gate_sha256.into()),
-        gate_rule: Some(facts.gate_rule),
+        gate_passed: Some(facts.gate.is_some()),
+        gate_sha256: facts.gate.map(|gate| gate.sha256.into()),
+        gate_rule: facts.gate.map(|gate| gate.rule),
+        gate_rows: facts.gate.map(|gate| gate.rows),
         build: subject.build.clone(),
         kernels: subject.kernels.clone(),
         cubin_sha256: subject.cubin_sha256.clone(),
@@ -291,7 +333,7 @@ pub fn row(facts: &Facts) -> Row {
         prompt_ids_sha256: facts.prompt_ids_sha256.into(),
         tokens_sha256: facts.tokens_sha256.into(),
         run_id: subject.run_id.clone(),
-        scope: scope(facts.launches_per_token),
+        scope: scope(facts.test, facts.launches_per_token),
         clock: facts.clock.into(),
         blocks: subject.blocks,
         context: facts.context,
@@ -304,13 +346,17 @@ pub fn row(facts: &Facts) -> Row {
 }
 
 /// What the time includes, in words.
-fn scope(launches_per_token: Option<f64>) -> String {
+fn scope(test: Test, launches_per_token: Option<f64>) -> String {
     let launches = match launches_per_token {
         None => "no launches".into(),
         Some(1.0) => "one launch a token".into(),
         Some(count) => format!("{count} launches a token"),
     };
-    format!("decode only, argmax included, {launches}")
+    let what = match test {
+        Test::Prompt { .. } => "prompt processing, to the first token",
+        _ => "decode only, argmax included",
+    };
+    format!("{what}, {launches}")
 }
 
 impl Row {
@@ -361,8 +407,11 @@ mod tests {
 
     #[test]
     fn a_row_says_what_was_timed() {
-        assert_eq!(scope(Some(1.0)), "decode only, argmax included, one launch a token");
-        assert_eq!(scope(Some(3.0)), "decode only, argmax included, 3 launches a token");
-        assert_eq!(scope(None), "decode only, argmax included, no launches");
+        let decode = Test::Prompts { steps: 8 };
+        assert_eq!(scope(decode, Some(1.0)), "decode only, argmax included, one launch a token");
+        assert_eq!(scope(decode, Some(3.0)), "decode only, argmax included, 3 launches a token");
+        assert_eq!(scope(decode, None), "decode only, argmax included, no launches");
+        let prompt = scope(Test::Prompt { tokens: 8 }, None);
+        assert_eq!(prompt, "prompt processing, to the first token, no launches");
     }
 }

@@ -29,6 +29,9 @@ pub const SCHEMA_VERSION_OLDEST: u32 = 1;
 pub const PROMPTS: usize = 20;
 /// Greedy tokens a prompt that a gate must cover.
 pub const NEW_TOKENS: usize = 256;
+/// Whole rows of logits that a full reference holds: one of every 16 tokens. A smaller reference
+/// holds fewer, and the tables say how many.
+pub const ROWS: usize = PROMPTS * NEW_TOKENS / 16;
 /// Largest share of positions at which a divergence may be excused by a near tie.
 pub const EXEMPT_SHARE_MAX: f64 = 0.02;
 /// Runs that must agree bit by bit.

@@ -2,7 +2,7 @@
 
 use crate::{environment, load, pack, prompts, record, reference_dir};
 use monolith_harness::HarnessError;
-use monolith_harness::bench::{Bench, BenchOptions, Output, Row, rendered, run};
+use monolith_harness::bench::{Bench, BenchOptions, Gate, Output, Row, rendered, run};
 use monolith_harness::environment::{Probe, Target};
 use monolith_harness::gate::GateRecord;
 use monolith_harness::predict::Calibration;
@@ -19,7 +19,7 @@ pub fn options() -> BenchOptions {
     };
     BenchOptions {
         runs: 3,
-        steps: 64,
+        steps: vec![64],
         depths: vec![16, 512, 1024],
         calibration: Some(calibration),
         ..BenchOptions::default()
@@ -27,6 +27,14 @@ pub fn options() -> BenchOptions {
 }
 
 pub fn measure(folder: &Path) -> Result<(Vec<Row>, Vec<String>), HarnessError> {
+    measure_with(&options(), |bench| bench.gate(folder).map(Some))
+}
+
+/// Measures what the options say, under the gate that is found.
+fn measure_with(
+    options: &BenchOptions,
+    gate: impl FnOnce(&Bench) -> Result<Option<Gate>, HarnessError>,
+) -> Result<(Vec<Row>, Vec<String>), HarnessError> {
     let (probe, environment, pack, prompts) =
         (Probe::new(Target::Cpu), environment(), pack(), prompts());
     let mut engine = load(pack.clone(), 640).expect("there is room");
@@ -34,11 +42,43 @@ pub fn measure(folder: &Path) -> Result<(Vec<Row>, Vec<String>), HarnessError> {
         engine: &mut *engine,
         pack: &pack,
         prompts: &prompts,
-        folder,
         environment: &environment,
         probe: &probe,
     };
-    run(&mut bench, &options(), &mut |_| ())
+    let gate = gate(&bench)?;
+    run(&mut bench, options, gate.as_ref(), &mut |_| ())
+}
+
+#[test]
+fn without_a_gate_a_speed_is_unverified_and_no_run_keeps_it() {
+    let options = BenchOptions {
+        runs: 2,
+        steps: vec![8, 4],
+        depths: vec![0, 16],
+        prompt_lengths: vec![32],
+        prompts: false,
+        ..options()
+    };
+    let (rows, left_out) = measure_with(&options, |_| Ok(None)).unwrap();
+    let tests: Vec<&str> = rows.iter().map(|row| row.test.as_str()).collect();
+    assert_eq!(tests, ["pp32", "tg8", "tg8 @ d16", "tg4", "tg4 @ d16"]);
+    assert!(left_out.is_empty());
+    for row in &rows {
+        assert_eq!((row.gate_passed, row.gate_rule, &row.gate_sha256), (Some(false), None, &None));
+        assert!(row.tok_s_median.unwrap() > 0.0);
+    }
+    let prompt = &rows[0];
+    assert_eq!((prompt.n_prompt, prompt.n_gen, prompt.n_depth), (32, 0, Some(0)));
+    assert_eq!((prompt.gb_s, prompt.bytes_per_token, prompt.roofline_share), (None, None, None));
+    assert!(prompt.scope.starts_with("prompt processing"), "{}", prompt.scope);
+    let table = rendered(&rows, Output::Md);
+    assert_eq!(table.matches("| *unverified* |").count(), rows.len(), "{table}");
+
+    let results = tempfile::tempdir().unwrap();
+    let folder = RunFolder::open(results.path(), &environment()).unwrap();
+    let refused = folder.add_rows(&rows).unwrap_err().to_string();
+    assert!(refused.contains("the row of pp32 is unverified"), "{refused}");
+    assert_eq!(folder.rows().unwrap(), []);
 }
 
 #[test]
@@ -121,10 +161,34 @@ fn every_output_names_the_speed(rows: &[Row]) {
         let fields = if output == Output::Md { &[][..] } else { &FIELDS };
         fields.iter().for_each(|field| assert!(text.contains(field), "{name}: {field}"));
     }
-    assert_eq!(Output::from_name("sql"), None);
+    assert_eq!(Output::from_name("xml"), None);
+    sql_types_are_those_of_the_values(rows);
     let parsed: Vec<Row> = serde_json::from_str(&rendered(rows, Output::Json)).expect("it is JSON");
     assert_eq!(parsed, rows);
     let csv = rendered(rows, Output::Csv);
     let mut reader = csv::Reader::from_reader(csv.as_bytes());
     assert_eq!(reader.records().map(Result::unwrap).count(), rows.len());
+}
+
+/// What SQL declares a column to be is what the rows hold in it.
+fn sql_types_are_those_of_the_values(rows: &[Row]) {
+    let text = rendered(rows, Output::Sql);
+    let (table, inserts) = text.split_once("\n);\n").expect("a table, then rows");
+    assert_eq!(inserts.matches("INSERT INTO monolith_bench (").count(), rows.len());
+    let row = serde_json::to_value(&rows[1]).unwrap();
+    let mut columns = 0;
+    for line in table.lines().skip(1) {
+        let (name, declared) = line.trim().trim_end_matches(',').split_once(' ').unwrap();
+        let fits = match &row[name] {
+            serde_json::Value::Null => true,
+            serde_json::Value::Bool(_) => declared == "INTEGER",
+            serde_json::Value::Number(number) => {
+                declared == if number.is_f64() { "REAL" } else { "INTEGER" }
+            }
+            _ => declared == "TEXT",
+        };
+        assert!(fits, "{name} {declared}: {}", row[name]);
+        columns += 1;
+    }
+    assert!(columns > 30, "{table}");
 }

@@ -5,7 +5,7 @@ use crate::{environment, record, reference_dir};
 use monolith_harness::HarnessError;
 use monolith_harness::bench::Row;
 use monolith_harness::environment::Environment;
-use monolith_harness::gate::Rule;
+use monolith_harness::gate::{ROWS, Rule};
 use monolith_harness::record::{Index, RunFolder};
 use monolith_harness::report::render;
 use std::path::Path;
@@ -33,6 +33,9 @@ fn gated_rows_have_a_speed_and_others_a_reason() {
     let (folder, rows) = measured(results.path());
     let text = render(results.path()).unwrap();
     rows.iter().for_each(|row| assert!(text.contains(&median(row)), "{text}"));
+    let compared = record().checks.logits.rows;
+    assert!(compared < ROWS, "the fixture's reference is a small one");
+    assert!(text.contains(&format!("| passed, {compared} of {ROWS} logits rows |")), "{text}");
     let readme = std::fs::read_to_string(folder.path.join("README.md")).unwrap();
     for part in ["a command", "a version", "passed; ", &median(&rows[0])] {
         assert!(readme.contains(part), "{part}: {readme}");
@@ -47,11 +50,13 @@ fn gated_rows_have_a_speed_and_others_a_reason() {
     let mut forged = Row { tok_s_median: Some(777_777.0), ..rows[1].clone() };
     forged.build.push('0');
     let ruled = Row { gate_rule: Some(Rule::F32Settles), ..rows[2].clone() };
-    let added = [forged, ruled, peer(None, 111_111.0), peer(Some(false), 222_222.0)];
+    let fewer = Row { gate_rows: Some(1), ..rows[0].clone() };
+    let added = [forged, ruled, fewer, peer(None, 111_111.0), peer(Some(false), 222_222.0)];
     folder.add_rows(&added).unwrap();
     let text = render(results.path()).unwrap();
     assert!(text.contains("111111") && text.contains("another build"), "{text}");
     assert!(text.contains("another rule"), "{text}");
+    assert!(text.contains("another number of logits rows"), "{text}");
     assert!(!text.contains("777777") && !text.contains("222222 "), "{text}");
     // The forged row is the test's last: it hides the one before.
     assert!(!text.contains(&median(&rows[1])), "{text}");

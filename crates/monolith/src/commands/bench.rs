@@ -1,32 +1,31 @@
-//! `monolith bench`: the speed of an engine whose gate passed.
+//! `monolith bench`: the speed of an engine, verified where its gate passed.
 
 use crate::args::{BenchArgs, RooflineArgs};
 use crate::exit::{Code, Exit};
-use crate::measure::{Setup, command, exit_of, prepare, version};
+use crate::measure::{Setup, command, exit_of, input_exit, prepare, version};
 use crate::progress::Progress;
-use crate::source;
+use crate::source::{self, Model};
 use crate::text_out::{put, say};
-use monolith_harness::bench::{self, Bench, BenchOptions, Row, rendered};
+use monolith_harness::HarnessError;
+use monolith_harness::bench::{self, Bench, BenchOptions, Gate, Row, rendered};
 use monolith_harness::predict::Calibration;
-use monolith_harness::prompts::PromptIds;
+use monolith_harness::prompts::{PromptIds, bench_ids};
+use monolith_harness::record::RunFolder;
 
-/// Measures every test, keeps the rows with their run, and prints them.
+/// Measures every test and prints the rows. With a passed gate of this run its folder keeps them;
+/// without one they are marked, and nothing is written.
 ///
 /// # Errors
-/// Code 5 without a passed gate of what would be measured; code 2 if there is room for no test.
+/// Code 2 if there is room for no test; code 5 without a gate where one is required.
 pub fn run(args: &BenchArgs) -> Result<(), Exit> {
     let setup = Setup::new(&args.engine)?;
-    let prompts = PromptIds::read(&args.ids).map_err(exit_of)?;
+    let ids = args.ids.as_deref().map(PromptIds::read).transpose().map_err(input_exit)?;
     let model = source::find(&args.model.model)?;
-    let results = &args.results.results;
-    let Some(folder) = setup.run_folder(results)? else {
-        let what = format!(
-            "no speed without a passed gate of this run: {} has none; `monolith gate` comes first",
-            results.display()
-        );
-        return Err(Exit::message(Code::Gate, what));
-    };
-    prepare(results)?;
+    let folder = setup.run_folder(args.results.folder())?;
+    if args.require_gate && folder.is_none() {
+        return Err(Exit::new(Code::Gate, HarnessError::Ungated { reasons: vec![no_run(args)] }));
+    }
+    let prompts = ids.map_or_else(|| own_prompts(&model), Ok)?;
     let pack = model.pack((&args.format).into())?;
     let mut engine =
         setup.options.load_first(pack.clone(), None).map_err(crate::engine::exit_of)?;
@@ -34,29 +33,79 @@ pub fn run(args: &BenchArgs) -> Result<(), Exit> {
         engine: engine.as_mut(),
         pack: &pack,
         prompts: &prompts,
-        folder: &folder.path,
         environment: &setup.environment,
         probe: &setup.probe,
     };
-    let options = options(args, setup.options.gpu().is_some());
     let progress = Progress::new("bench");
+    progress.doing("looking for the gate");
+    let gate = gate(args, &subject, folder.as_ref())?;
+    let options = options(args, setup.options.gpu().is_some());
     let mut tell = |what: &str| progress.doing(what);
-    let (mut rows, left_out) = bench::run(&mut subject, &options, &mut tell).map_err(exit_of)?;
+    let measured = bench::run(&mut subject, &options, gate.as_ref(), &mut tell);
+    let (mut rows, left_out) = measured.map_err(exit_of)?;
     if rows.is_empty() {
-        let what = format!("there is room for no test: {}", left_out.join("; "));
+        let what = format!("no test was measured: {}", nothing(&left_out));
         return Err(Exit::message(Code::Usage, what));
     }
     if let Some(window_s) = args.energy {
         add_energy(&mut subject, &mut rows, window_s, &progress)?;
     }
     drop(progress);
-    folder.add_rows(&rows).map_err(exit_of)?;
-    folder.add_command(&command(), &[version()]).map_err(exit_of)?;
+    if let (Some(folder), Some(_)) = (&folder, &gate) {
+        folder.add_rows(&rows).map_err(exit_of)?;
+        folder.add_command(&command(), &[version()]).map_err(exit_of)?;
+    }
     for line in left_out {
         say(&format!("bench: left out: {line}"));
     }
+    if let Some(form) = args.output_err {
+        say(rendered(&rows, form).trim_end());
+    }
     put(&rendered(&rows, args.output))?;
     Ok(())
+}
+
+/// The benchmark's prompts, as this model's tokens.
+fn own_prompts(model: &Model) -> Result<PromptIds, Exit> {
+    bench_ids(&model.dir, model.config()?.vocab).map_err(exit_of)
+}
+
+/// The passed gate of what is measured. Without one the rows are unverified, and it is said why.
+fn gate(
+    args: &BenchArgs,
+    subject: &Bench,
+    folder: Option<&RunFolder>,
+) -> Result<Option<Gate>, Exit> {
+    let reasons = match folder.map(|folder| (folder, subject.gate(&folder.path))) {
+        Some((_, Ok(gate))) => {
+            prepare(args.results.folder())?;
+            return Ok(Some(gate));
+        }
+        Some((_, Err(HarnessError::Ungated { reasons }))) => reasons,
+        Some((_, Err(error))) => return Err(exit_of(error)),
+        None => vec![no_run(args)],
+    };
+    if args.require_gate {
+        return Err(Exit::new(Code::Gate, HarnessError::Ungated { reasons }));
+    }
+    say(&format!(
+        "bench: unverified, and nothing is written: {}: run `monolith gate` first for a verified \
+         speed",
+        reasons.join("; ")
+    ));
+    Ok(None)
+}
+
+fn no_run(args: &BenchArgs) -> String {
+    format!("{} holds no gate of this machine since it started", args.results.folder().display())
+}
+
+/// Why there is no row.
+fn nothing(left_out: &[String]) -> String {
+    match left_out {
+        [] => "-p, -n and the prompts ask for none".into(),
+        _ => left_out.join("; "),
+    }
 }
 
 /// Adds the energy to the rows of a depth, where the processor counts it.
@@ -78,10 +127,12 @@ fn add_energy(
 }
 
 fn options(args: &BenchArgs, on_gpu: bool) -> BenchOptions {
+    let all = |lists: &[Vec<usize>]| lists.concat();
     BenchOptions {
         runs: args.runs,
-        steps: args.steps,
-        depths: args.depths.clone(),
+        steps: all(&args.steps),
+        depths: all(&args.depths),
+        prompt_lengths: all(&args.prompt_lengths),
         prompts: !args.no_prompts,
         warm_up: !args.no_warmup,
         // The whole step is one kernel.

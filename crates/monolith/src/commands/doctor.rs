@@ -81,8 +81,9 @@ fn probe(args: &DoctorArgs) -> Result<(), Exit> {
         vec![program.to_string_lossy().into_owned(), "doctor".into(), "--probe-child".into()]
     });
     let options = Options { child, ..Options::default() };
-    let progress = Progress::new("doctor: probing the GPU");
-    let report = monolith_probes::run(&options).map_err(probe_exit)?;
+    let progress = Progress::new("doctor");
+    let mut tell = |what: &str| progress.doing(what);
+    let report = monolith_probes::run(&options, &mut tell).map_err(probe_exit)?;
     drop(progress);
     if let Some(path) = &args.out {
         write_file(path, report.to_json().as_bytes())?;

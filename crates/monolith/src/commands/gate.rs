@@ -2,14 +2,17 @@
 
 use crate::args::GateArgs;
 use crate::exit::{Code, Exit};
-use crate::measure::{Setup, command, exit_of, prepare, verdicts, version};
+use crate::measure::{Setup, command, exit_of, input_exit, prepare, verdicts, version};
 use crate::progress::Progress;
-use crate::source;
+use crate::source::{self, Model};
 use crate::text_out::{put, say};
 use monolith_harness::LoadError;
-use monolith_harness::gate::{self, Checks, GateOptions, GateRecord, Rule};
+use monolith_harness::gate::{self, Checks, GateOptions, GateRecord, ROWS, Rule};
+use monolith_harness::identity::tensors_sha256;
 use monolith_harness::record::RunFolder;
-use monolith_harness::reference::Reference;
+use monolith_harness::reference::{Reference, find_reference};
+use monolith_pack::Pack;
+use std::path::{Path, PathBuf};
 
 /// Runs every check and keeps the record with its run.
 ///
@@ -17,14 +20,14 @@ use monolith_harness::reference::Reference;
 /// Code 5 if a check fails; a model, reference or engine that is not to be had.
 pub fn run(args: &GateArgs) -> Result<(), Exit> {
     let setup = Setup::new(&args.engine)?;
-    let reference = Reference::open(&args.reference).map_err(exit_of)?;
-    let context = reference.summary.context;
-    if args.engine.context.is_some_and(|asked| asked != context) {
-        let what = format!("--context: a gate's is its reference's, {context}: leave it out");
-        return Err(Exit::message(Code::Usage, what));
-    }
-    prepare(&args.results.results)?;
-    let pack = source::find(&args.model.model)?.pack((&args.format).into())?;
+    let named = args.reference.as_deref().map(|folder| opened(args, folder)).transpose()?;
+    let model = source::find(&args.model.model)?;
+    prepare(args.results.folder())?;
+    let pack = model.pack((&args.format).into())?;
+    let (folder, reference) = match named {
+        Some(named) => named,
+        None => opened(args, &own_reference(&model, &pack)?)?,
+    };
     let load = |pack, context| {
         setup.options.load_first(pack, Some(context)).map_err(|error| -> LoadError { error.into() })
     };
@@ -34,17 +37,45 @@ pub fn run(args: &GateArgs) -> Result<(), Exit> {
     let record = gate::run(&pack, &load, &reference, run_id, &GateOptions::default(), &mut tell);
     drop(progress);
     let record = record.map_err(exit_of)?;
-    let folder = RunFolder::open(&args.results.results, &setup.environment).map_err(exit_of)?;
-    folder.add_gate(&record, &args.reference).map_err(exit_of)?;
+    let run = RunFolder::open(args.results.folder(), &setup.environment).map_err(exit_of)?;
+    run.add_gate(&record, &folder).map_err(exit_of)?;
     let versions = [version(), record.reference.engine.clone()];
-    folder.add_command(&command(), &versions).map_err(exit_of)?;
+    run.add_command(&command(), &versions).map_err(exit_of)?;
     say(&table(&record));
-    put(&format!("{}\n", folder.path.join(record.file_name()).display()))?;
+    put(&format!("{}\n", run.path.join(record.file_name()).display()))?;
     if record.passed {
         return Ok(());
     }
     let what = format!("the gate failed: {}", record.failures.join("; "));
     Err(Exit::message(Code::Gate, what))
+}
+
+/// A reference and its folder, if this engine is to run in its context.
+fn opened(args: &GateArgs, folder: &Path) -> Result<(PathBuf, Reference), Exit> {
+    let reference = Reference::open(folder).map_err(input_exit)?;
+    let context = reference.summary.context;
+    if args.engine.context.is_some_and(|asked| asked != context) {
+        let what = format!("--context: a gate's is its reference's, {context}: leave it out");
+        return Err(Exit::message(Code::Usage, what));
+    }
+    Ok((folder.to_owned(), reference))
+}
+
+/// The committed reference of these weights, where there is one.
+fn own_reference(model: &Model, pack: &Pack) -> Result<PathBuf, Exit> {
+    let progress = Progress::new("gate");
+    progress.doing("looking for a reference of these weights");
+    let here = std::env::current_dir().ok();
+    let roots = [here, model.dir.canonicalize().ok()];
+    find_reference(roots.iter().flatten(), &tensors_sha256(pack)).ok_or_else(|| {
+        let what = format!(
+            "no folder data/golden holds a reference of the weights of {} in {}: make one with \
+             tools/reference.py, as `monolith gate --help` shows, and name it with --reference",
+            model.name,
+            pack.header().formats.name()
+        );
+        Exit::message(Code::Usage, what)
+    })
 }
 
 /// The checks with their numbers, and the rule.
@@ -83,8 +114,9 @@ fn numbers(checks: &Checks, tolerance: f64) -> [(&'static str, String); 8] {
         (
             "logits",
             format!(
-                "{} rows; rms {:.5} (bf16 {:.5}), 99.9% {:.5} (bf16 {:.5})",
+                "{} rows{}; rms {:.5} (bf16 {:.5}), 99.9% {:.5} (bf16 {:.5})",
                 logits.rows,
+                if logits.rows < ROWS { format!(" of {ROWS}") } else { String::new() },
                 logits.engine.rms,
                 logits.bf16.rms,
                 logits.engine.p999,

@@ -2,7 +2,7 @@
 
 use crate::args::IdsArgs;
 use crate::exit::Exit;
-use crate::measure::exit_of;
+use crate::measure::input_exit;
 use crate::progress::Progress;
 use crate::source;
 use crate::text_out::{Kind, check_output, say};
@@ -17,7 +17,7 @@ pub fn run(args: &IdsArgs) -> Result<(), Exit> {
     let model = source::find(&args.model.model)?;
     check_output(&args.out, Kind::Ids)?;
     let vocab = model.config()?.vocab;
-    let ids = write_ids(&args.prompts, &model.dir, vocab, &args.out).map_err(exit_of)?;
+    let ids = write_ids(&args.prompts, &model.dir, vocab, &args.out).map_err(input_exit)?;
     let count: usize = ids.ids.iter().map(Vec::len).sum();
     let (prompts, out) = (ids.ids.len(), args.out.display());
     say(&format!("{out}: {prompts} prompts, {count} ids ({})", ids.rule));

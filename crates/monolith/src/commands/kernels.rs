@@ -2,7 +2,7 @@
 
 use crate::args::{KernelsBuildArgs, KernelsCommand};
 use crate::exit::{Code, Exit, OrExit};
-use crate::progress::Progress;
+use crate::progress::{Progress, Unit};
 use crate::source;
 use crate::text_out::{put, say};
 use comfy_table::{Table, presets::NOTHING};
@@ -63,8 +63,12 @@ fn build(args: &KernelsBuildArgs) -> Result<(), Exit> {
     for name in &args.shape {
         shapes.push(Shape::of(&source::shape(name)?).or_exit(Code::Usage)?);
     }
-    let progress = Progress::new("kernels: compiling");
-    let built = kernels_build(&args.arch, &shapes, &args.out)?;
+    let progress = Progress::of("kernels", Unit::Of("kernels"));
+    let mut tell = |kernel: &str, done: usize, total: usize| {
+        progress.doing(format!("compiling {kernel}"));
+        progress.at(done as u64, total as u64);
+    };
+    let built = kernels_build(&args.arch, &shapes, &args.out, &mut tell)?;
     drop(progress);
     for kernel in built.iter().filter(|kernel| !kernel.log.is_empty()) {
         say(&format!("{}: the compiler warns:\n{}", kernel.row.file, kernel.log));

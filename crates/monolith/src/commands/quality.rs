@@ -4,7 +4,7 @@ use crate::args::{EngineArgs, EngineChoice, QualityArgs};
 use crate::engine::{self, Options};
 use crate::exit::{Code, Exit, OrExit};
 use crate::interrupt;
-use crate::measure::{Setup, command, exit_of, prepare, verdicts, version};
+use crate::measure::{Setup, command, exit_of, input_exit, prepare, verdicts, version};
 use crate::packing::AskedPack;
 use crate::progress::Progress;
 use crate::source::{self, Model};
@@ -53,10 +53,10 @@ pub fn run(args: &QualityArgs) -> Result<(), Exit> {
     let other = args.candidate.as_deref().map(source::find).transpose()?;
     let config = model.config()?;
     let text = text(args, &model, config.vocab)?;
-    let prompts = prompt_ids(&args.prompts, &model.dir, config.vocab).map_err(exit_of)?;
+    let prompts = prompt_ids(&args.prompts, &model.dir, config.vocab).map_err(input_exit)?;
     let room = positions(&options, text.ids.len(), &prompts.ids);
     check_room(room, &config)?;
-    prepare(&args.results.results)?;
+    prepare(args.results.folder())?;
     let packs = [
         model.pack(AskedPack::of(Formats::BF16))?,
         other
@@ -77,7 +77,7 @@ pub fn run(args: &QualityArgs) -> Result<(), Exit> {
     let mut pair =
         Pair { reference: reference.engine.as_mut(), candidate: candidate.engine.as_mut() };
     job.check(&pair).or_exit(Code::Usage)?;
-    let folder = RunFolder::open(&args.results.results, &setup.environment).map_err(exit_of)?;
+    let folder = RunFolder::open(args.results.folder(), &setup.environment).map_err(exit_of)?;
     let _guard = interrupt::guard();
     let outcome = quality::run(&mut pair, &job, &folder.path, &mut progress());
     finish(&folder, &outcome.map_err(exit_of)?)
@@ -158,7 +158,7 @@ fn control(
 ) -> Result<Option<ControlFile>, Exit> {
     let read = |path: &PathBuf| {
         let tensors_sha256 = &tensors_sha256(pack);
-        ControlFile::read(path, Wanted { tensors_sha256, prompts, new: args.new }).map_err(exit_of)
+        ControlFile::read(path, Wanted { tensors_sha256, prompts, new: args.new }).map_err(input_exit)
     };
     args.control.as_ref().map(read).transpose()
 }

@@ -1,7 +1,7 @@
 //! `monolith report`
 
 use crate::args::ReportArgs;
-use crate::exit::Exit;
+use crate::exit::{Code, Exit};
 use crate::measure::exit_of;
 use crate::progress::Progress;
 use crate::text_out::put;
@@ -10,10 +10,14 @@ use monolith_harness::report::render;
 /// Prints every processor's tables.
 ///
 /// # Errors
-/// A results folder that cannot be read.
+/// Code 2 for a results folder that was named and is not there; a folder that cannot be read.
 pub fn run(args: &ReportArgs) -> Result<(), Exit> {
+    if let Some(folder) = args.results.results.as_ref().filter(|folder| !folder.is_dir()) {
+        let what = format!("--results {}: no such folder", folder.display());
+        return Err(Exit::message(Code::Usage, what));
+    }
     let progress = Progress::new("report");
-    let tables = render(&args.results.results).map_err(exit_of)?;
+    let tables = render(args.results.folder()).map_err(exit_of)?;
     drop(progress);
     put(&tables)?;
     Ok(())

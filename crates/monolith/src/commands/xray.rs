@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 /// Records, analyzes or exports a step; or tells why one did not end.
 ///
 /// # Errors
-/// Code 4 for a file that is not there, code 1 for one that is neither a dump nor a trace.
+/// Code 2 for a file that is not there, code 1 for one that is neither a dump nor a trace.
 pub fn run(command: &XrayCommand) -> Result<(), Exit> {
     match command {
         XrayCommand::Analyze(args) => analyze(args),
@@ -61,7 +61,7 @@ fn read(path: &Path) -> Result<Trace, Exit> {
     let name = || path.display().to_string();
     let bytes = std::fs::read(path).with_context(name);
     let bytes = match bytes {
-        Err(error) if !path.exists() => return Err(Exit::new(Code::NoModel, error)),
+        Err(error) if !path.exists() => return Err(Exit::new(Code::Usage, error)),
         other => other?,
     };
     if dump_file::is_dump(&bytes) {

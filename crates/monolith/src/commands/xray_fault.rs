@@ -10,7 +10,8 @@ use monolith_xray::fault::{Report, read};
 /// Prints the chain of waits from the cause on, and all other waits.
 ///
 /// # Errors
-/// Code 4 where there is no such file, code 1 for a file that is no fault's.
+/// Code 2 if the named file is not there, code 1 for a file of another kind, or if no step has
+/// failed so far.
 pub fn run(args: &XrayFaultArgs) -> Result<(), Exit> {
     let path = match &args.file {
         Some(path) => path.clone(),
@@ -18,11 +19,11 @@ pub fn run(args: &XrayFaultArgs) -> Result<(), Exit> {
     };
     if args.file.is_none() && !path.exists() {
         let what = format!("no step has failed so far: there is no {}", path.display());
-        return Err(Exit::message(Code::NoModel, what));
+        return Err(Exit::message(Code::Failure, what));
     }
     let name = || path.display().to_string();
     let bytes = std::fs::read(&path).with_context(name);
-    let bytes = if path.exists() { bytes? } else { bytes.or_exit(Code::NoModel)? };
+    let bytes = if path.exists() { bytes? } else { bytes.or_exit(Code::Usage)? };
     let dump = read(&bytes).with_context(name)?;
     Ok(put(&Report(&dump).to_string())?)
 }

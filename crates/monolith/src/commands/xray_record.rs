@@ -2,7 +2,7 @@
 
 use crate::args::XrayRecordArgs;
 use crate::exit::{Code, Exit};
-use crate::measure::exit_of;
+use crate::measure::{exit_of, input_exit};
 use crate::progress::Progress;
 use crate::text_out::{Kind, check_output, put, say, write_file};
 use crate::{engine, source};
@@ -21,7 +21,7 @@ use std::path::PathBuf;
 /// context, tokens that the recording build gives otherwise.
 pub fn run(args: &XrayRecordArgs) -> Result<(), Exit> {
     let options = engine::options(&args.engine)?.only_first();
-    let ids = args.ids.as_deref().map(PromptIds::read).transpose().map_err(exit_of)?;
+    let ids = args.ids.as_deref().map(PromptIds::read).transpose().map_err(input_exit)?;
     let model = source::find(&args.model.model)?;
     if args.out.exists() && !args.out.is_dir() {
         let what = format!("--out {}: it is no folder", args.out.display());

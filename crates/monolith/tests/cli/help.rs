@@ -34,7 +34,7 @@ fn help_lists_commands_and_exit_codes() {
         "3  no usable",
         "4  the model",
         "5  a gate",
-        "6  a",
+        "6  the remote end",
     ] {
         assert!(text.contains(code), "{code}: {text}");
     }

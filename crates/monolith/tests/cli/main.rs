@@ -5,6 +5,7 @@
 
 mod checkpoint;
 mod diff;
+mod exit;
 #[path = "../../../harness/tests/common/fixture.rs"]
 mod fixture;
 mod help;

@@ -53,7 +53,7 @@ pub fn run_folder(place: &Place) -> PathBuf {
 #[test]
 fn a_speed_needs_a_gate_and_keeps_needing_it() {
     let place = prepared();
-    bench(&place, &[]).is_failure(5, "`monolith gate` comes first");
+    bench(&place, &["--require-gate"]).is_failure(5, "results holds no gate of this machine");
     assert!(!place.path("results").exists(), "a refusal leaves no run");
 
     let gated = gate(&place, "fixture.pack");
@@ -91,12 +91,80 @@ fn a_speed_needs_a_gate_and_keeps_needing_it() {
 
     bench(&place, &["--threads", "1"]).is_failure(2, "cannot be used multiple times");
     let other = ["bench", "-m", "fixture.pack", "--ids", "ids.json", "-t", "1"];
-    place.fails(&other, 5, "another number of blocks: 2, not 1");
+    place.fails(
+        &[&other[..], &["--require-gate"]].concat(),
+        5,
+        "another number of blocks: 2, not 1",
+    );
     let text = std::fs::read_to_string(&record).unwrap();
     replace(&record, text.replace("\"exempt\": ", "\"exempt\": 1").as_bytes());
-    bench(&place, &[]).is_failure(5, "the gate record was changed");
+    bench(&place, &["--require-gate"]).is_failure(5, "the gate record was changed");
     let report = place.succeeds(&["report"]);
     assert!(report.contains("not shown") && !report.contains("| passed |"), "{report}");
+}
+
+/// No gate, a failed one, an altered record, or other options: marked, and kept nowhere.
+#[test]
+fn without_a_gate_the_numbers_are_marked_and_kept_nowhere() {
+    let place = prepared();
+    let is_unverified = |more: &[&str], why: &str| {
+        let files = place.files();
+        let seen = bench(&place, &[&["-o", "json", "-oe", "md"], more].concat());
+        assert_eq!(seen.code, 0, "{}", seen.stderr);
+        let said = format!("bench: unverified, and nothing is written: {why}");
+        assert!(seen.stderr.contains(&said), "{why}: {}", seen.stderr);
+        assert!(seen.stderr.contains("| *unverified* | decode only"), "{}", seen.stderr);
+        let rows: Vec<serde_json::Value> = serde_json::from_str(&seen.stdout).unwrap();
+        assert_eq!(rows.len(), 2);
+        for row in &rows {
+            assert_eq!((&row["gate_passed"], &row["gate_sha256"]), (&false.into(), &().into()));
+            assert!(row["tok_s_median"].as_f64().unwrap() > 0.0);
+        }
+        assert_eq!(place.files(), files, "nothing is written");
+    };
+    is_unverified(&[], "results holds no gate of this machine since it started");
+    assert!(!place.path("results").exists());
+    let gated = gate(&place, "fixture.pack");
+    assert_eq!(gated.code, 0, "{}", gated.stderr);
+    let record = place.path(gated.stdout.trim_end());
+    let text = std::fs::read_to_string(&record).unwrap();
+    replace(&record, text.replace("\"exempt\": ", "\"exempt\": 1").as_bytes());
+    is_unverified(&[], "tokens: the numbers contradict each other; the gate record was changed");
+    let report = place.succeeds(&["report"]);
+    assert!(!report.contains("tg8"), "{report}");
+}
+
+/// From a fresh clone to a verified speed of the shipped model, on its own reference and prompts.
+#[test]
+#[ignore = "a minute in an optimized build, many in others: `cargo test --release -- --ignored`"]
+fn the_shipped_model_is_gated_and_measured_in_two_commands() {
+    let (place, model) = (Place::new(), tiny());
+    let model = model.to_str().unwrap();
+    let gated = place.run(&["gate", "-m", model]);
+    assert_eq!(gated.code, 0, "{}", gated.stderr);
+    let record = std::fs::read(place.path(gated.stdout.trim_end())).unwrap();
+    let record: serde_json::Value = serde_json::from_slice(&record).unwrap();
+    let reference = std::fs::read(root("data/golden/tiny-reference") + "/reference.json").unwrap();
+    let sha256 = monolith_harness::identity::sha256_hex(&reference);
+    assert_eq!(record["reference"]["sha256"], sha256);
+    let measured = place.run(&["bench", "-m", model, "-d", "16", "-n", "16", "-o", "json"]);
+    assert_eq!(measured.code, 0, "{}", measured.stderr);
+    let rows: Vec<serde_json::Value> = serde_json::from_str(&measured.stdout).unwrap();
+    assert!(rows.len() == 2 && rows.iter().all(|row| row["gate_passed"] == true), "{rows:?}");
+}
+
+/// What the gate needs is there, and of the shipped weights and prompts.
+#[test]
+fn the_committed_reference_is_found_by_the_weights() {
+    let (place, model) = (Place::new(), tiny());
+    let model = model.to_str().unwrap();
+    place.fails(&["gate", "-m", model, "--context", "9"], 2, "its reference's, 4096: leave it out");
+    let other = ["gate", "-m", model, "--format", "fp8"];
+    place.fails(&other, 2, "no folder data/golden holds a reference of the weights of");
+    let reference = root("data/golden/tiny-reference");
+    let reference = monolith_harness::reference::Reference::open(Path::new(&reference)).unwrap();
+    let prompts = monolith_harness::prompts::bench_ids(Path::new(model), 4096).unwrap();
+    assert_eq!(reference.summary.prompt_ids_sha256, prompts.ids_sha256());
 }
 
 #[test]
@@ -122,7 +190,7 @@ fn a_gate_of_other_weights_fails_and_says_what() {
     }
     assert!(seen.stderr.contains("the gate failed: weights: the reference read other weights"));
     // The weights' own gate is still to be run.
-    bench(&place, &[]).is_failure(5, "run `monolith gate` in this run first");
+    bench(&place, &["--require-gate"]).is_failure(5, "run `monolith gate` in this run first");
     // And a record under these weights' name does not become theirs by that.
     let failed = place.path(seen.stdout.trim_end());
     assert!(gate(&place, "fixture.pack").code == 0, "the fixture's gate passes");
@@ -133,7 +201,7 @@ fn a_gate_of_other_weights_fails_and_says_what() {
         .find(|path| path != &failed && path.display().to_string().contains("/gate-"))
         .expect("the fixture's record");
     std::fs::copy(&failed, &own).expect("a copy");
-    bench(&place, &[]).is_failure(5, "another weights");
+    bench(&place, &["--require-gate"]).is_failure(5, "another weights");
 }
 
 #[test]
@@ -148,7 +216,7 @@ fn ids_come_from_the_tokenizer_where_there_is_one() {
     assert_eq!(written["ids"].as_array().unwrap().len(), 20);
     place.fails(&["ids", "-m", "/nowhere", "-o", "x"], 4, "/nowhere");
     let missing = ["ids", "-m", model.to_str().unwrap(), "--prompts", "none.jsonl", "-o", "x"];
-    place.fails(&missing, 1, "none.jsonl");
+    place.fails(&missing, 2, "none.jsonl");
 }
 
 #[test]
@@ -158,10 +226,12 @@ fn arguments_that_cannot_be() {
         place.fails(&[&["bench", "--ids", "x"], option].concat(), 2, named);
     };
     bench(&["-r", "0"], "--repetitions");
-    bench(&["-n", "0"], "--n-gen");
+    bench(&["-n", "8-4"], "--n-gen");
+    bench(&["-p", "1-8*1"], "--n-prompt");
     bench(&["-d", "16,-1"], "--n-depth");
     bench(&["-d", ""], "--n-depth");
-    bench(&["-o", "sql"], "md, csv, json, jsonl");
+    bench(&["-o", "xml"], "md, csv, json, jsonl, sql");
+    bench(&["-oe", "xml"], "md, csv, json, jsonl, sql");
     bench(&["--bandwidth-gb-s", "4000"], "--bandwidth-source");
     bench(&["--bandwidth-source", "a probe"], "--bandwidth-gb-s");
     bench(&["--hand-off-us", "1"], "--bandwidth-gb-s");
@@ -171,16 +241,20 @@ fn arguments_that_cannot_be() {
     bench(&["--blocks", "4", "--threads", "4"], "cannot be used with");
     bench(&["--blocks", "0"], "--blocks");
     bench(&["--energy", "0"], "--energy");
-    place.fails(&["bench"], 2, "--ids");
-    place.fails(&["gate", "-m", "x"], 2, "--reference");
     place.fails(&["bench", "--ids", "x", "--blocks", "4"], 3, "GPU");
-    place.fails(&["bench", "--ids", "none.json"], 1, "none.json");
-    place.fails(&["gate", "--reference", "none"], 1, "none/reference.json");
+    place.fails(&["bench", "--ids", "none.json"], 2, "none.json");
+    place.fails(&["gate", "--reference", "none"], 2, "none/reference.json");
+    let none = ["bench", "-m", "fixture.pack", "-n", "0"];
+    let place = prepared();
+    place.fails(&none, 2, "-p, -n and the prompts ask for none");
+    place.fails(&[&none[..], &["-p", "900"]].concat(), 2, "pp900 needs 900 positions");
     let context = ["gate", "--reference", &reference(), "--context", "9"];
     place.fails(&context, 2, "leave it out");
 }
 
 #[test]
 fn a_report_of_nothing_says_so() {
-    assert_eq!(Place::new().succeeds(&["report"]), "Nothing was measured yet.\n");
+    let place = Place::new();
+    assert_eq!(place.succeeds(&["report"]), "Nothing was measured yet.\n");
+    place.fails(&["report", "--results", "nope"], 2, "--results nope: no such folder");
 }

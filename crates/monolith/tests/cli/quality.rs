@@ -2,8 +2,6 @@
 
 use crate::measure::{prepared, root, run_folder};
 use crate::support::{Outcome, Place, replace, tiny};
-use std::io::{BufRead, BufReader, Read};
-use std::process::{Command, Stdio};
 
 /// Tokens that follow a prompt.
 const NEW: usize = 4;
@@ -152,23 +150,13 @@ fn after_ctrl_c_the_same_command_goes_on() {
     let prompts = std::fs::read_to_string(root("data/prompts/quality.jsonl")).unwrap();
     replace(&place.path("prompts.jsonl"), prompts.as_bytes());
     replace(&place.path("text.txt"), "A text of no great depth. ".repeat(400).as_bytes());
-    let mut child = Command::new(env!("CARGO_BIN_EXE_monolith"))
-        .args(LITTLE)
-        .current_dir(place.path(""))
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    // Once the first steps of some eighty windows are done, it listens.
-    let mut stderr = BufReader::new(child.stderr.take().unwrap());
-    let mut said = String::new();
-    while !said.contains("window 1 of ") {
-        assert_ne!(stderr.read_line(&mut said).unwrap(), 0, "{said}");
-    }
-    let kill = format!("kill -INT {}", child.id());
-    assert!(Command::new("sh").args(["-c", &kill]).status().unwrap().success());
-    stderr.read_to_string(&mut said).unwrap();
-    assert_eq!(child.wait().unwrap().code(), Some(130), "{said}");
+    let mut running = place.start(&LITTLE);
+    // The first of some eighty windows is done.
+    running.until("a window", |running| running.stderr().contains("window 1 of "));
+    running.interrupt();
+    let seen = running.outcome();
+    assert_eq!(seen.code, 130, "{}", seen.stderr);
+    let said = &seen.stderr;
     assert!(said.contains("monolith: interrupted at window "), "{said}");
     assert!(said.contains("run the same command to continue"), "{said}");
     let seen = quality(&place, &[]);
@@ -187,7 +175,7 @@ fn arguments_that_cannot_be() {
     refused(&["--limit-tokens", "1"], 2, "fewer than two tokens");
     refused(&["--limit-tokens", "0"], 2, "--limit-tokens");
     refused(&["--kl-positions", "0"], 2, "--kl-positions");
-    refused(&["--control", "none.json"], 1, "none.json");
+    refused(&["--control", "none.json"], 2, "none.json");
     replace(&place.path("other.json"), control(&place, "f32_fef").as_bytes());
     refused(&["--control", "other.json"], 1, "other.json: missing field `f32_fed`");
     refused(&["--candidate-format", "fp8"], 2, "fixture.pack is bf16");
