@@ -6,10 +6,15 @@ What a viewer relies on: every event is on a track that was described before it,
 slices begin and end in pairs and in order of time, times of a sequence never go back, every name
 that a sequence uses was declared in it, every flow leads from one end of work to one later end of
 a wait.
+
+A Chrome trace beside it (NAME.chrome-trace.json beside NAME.pftrace) must have the same slices on
+the same tracks with the same times, and the same flows.
 """
 
+import json
 import sys
 from collections import Counter
+from pathlib import Path
 
 from google.protobuf.unknown_fields import UnknownFieldSet
 from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import Trace, TracePacket, TrackEvent
@@ -36,6 +41,7 @@ class Reader:
         self.heads = {}
         self.attributes = {}
         self.counts = Counter()
+        self.slices = Counter()
 
     def packet(self, packet):
         check(not len(UnknownFieldSet(packet)), "a packet has fields that Perfetto does not know")
@@ -90,7 +96,8 @@ class Reader:
     def end(self, event, at_ns):
         track = self.tracks[event.track_uuid].name
         check(self.open.get(event.track_uuid), track, "ends at", at_ns, "what did not begin")
-        name, _ = self.open[event.track_uuid].pop()
+        name, begun_ns = self.open[event.track_uuid].pop()
+        self.slices[(track, name, begun_ns, at_ns)] += 1
         for flow in event.flow_ids:
             check(flow not in self.tails, "flow", flow, "begins twice")
             self.tails[flow] = (name, at_ns)
@@ -119,6 +126,52 @@ def interned(data):
     )
 
 
+class Chrome:
+    """Reads the events of a Chrome trace in the file's order."""
+
+    def __init__(self, events):
+        self.threads = {}
+        self.open = {}
+        self.slices = Counter()
+        self.tails = {}
+        self.heads = {}
+        for event in events:
+            self.event(event)
+        check(not any(self.open.values()), "the Chrome trace leaves slices open")
+
+    def event(self, event):
+        kind, thread = event["ph"], event["tid"]
+        if kind == "M":
+            if event["name"] == "thread_name":
+                self.threads[thread] = event["args"]["name"]
+            return
+        at_ns = round(event["ts"] * 1000)
+        track, name = self.threads[thread], event["name"]
+        if kind == "B":
+            self.open.setdefault(thread, []).append((name, at_ns))
+        elif kind == "i":
+            self.slices[(track, name, at_ns, at_ns)] += 1
+        elif kind == "E":
+            check(self.open.get(thread), track, "ends at", at_ns, "what did not begin")
+            begun, begun_ns = self.open[thread].pop()
+            check(begun == name, track, "ends", name, "in", begun)
+            self.slices[(track, name, begun_ns, at_ns)] += 1
+        else:
+            check(kind in "sf", "an event is of kind", kind)
+            ends = self.tails if kind == "s" else self.heads
+            # A flow is told a nanosecond before the end of its slice.
+            ends[event["id"]] = (self.open[thread][-1][0], at_ns + 1)
+
+
+def compare(reader, path):
+    with open(path, encoding="utf-8") as file:
+        chrome = Chrome(json.load(file)["traceEvents"])
+    ours = chrome.slices - reader.slices
+    check(chrome.slices == reader.slices, "the Chrome trace has other slices:", list(ours)[:3])
+    check(chrome.tails == reader.tails, "the Chrome trace's flows begin elsewhere")
+    check(chrome.heads == reader.heads, "the Chrome trace's flows end elsewhere")
+
+
 def check_file(path):
     trace = Trace()
     with open(path, "rb") as file:
@@ -127,8 +180,13 @@ def check_file(path):
     for packet in trace.packet:
         reader.packet(packet)
     reader.finish()
+    chrome = Path(path).with_suffix(".chrome-trace.json")
+    same = ""
+    if chrome.exists():
+        compare(reader, chrome)
+        same = ", the same in the Chrome trace"
     slices = reader.counts["TYPE_SLICE_BEGIN"]
-    return f"{slices} slices on {len(reader.tracks)} tracks, {len(reader.heads)} flows"
+    return f"{slices} slices on {len(reader.tracks)} tracks, {len(reader.heads)} flows{same}"
 
 
 def main(paths):

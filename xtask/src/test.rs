@@ -46,7 +46,7 @@ const STEPS: [Step; 13] = [
     step("clippy", "cargo clippy --workspace --all-targets, warnings denied", clippy),
     step("kernels", "every GPU kernel compiles, and its machine code is checked", gpu_kernels),
     step("tests", "cargo test --workspace; ignored tests are listed in the summary", tests),
-    step("traces", "the tests' traces, by Perfetto's own protobufs", perfetto),
+    step("traces", "the tests' traces, by Perfetto's protobufs and speedscope's importer", viewers),
     slow(
         "model check",
         "the hand-off protocol under loom's schedules: all for two workers, 60,000 for three",
@@ -181,7 +181,7 @@ fn gpu_kernels(repo: &Repo) -> Result<Outcome> {
     passed(kernels::run(repo, &tools))
 }
 
-fn perfetto(repo: &Repo) -> Result<Outcome> {
+fn viewers(repo: &Repo) -> Result<Outcome> {
     let Some(protobufs) = needed(traces::protobufs(repo))? else { return Ok(Outcome::Skipped) };
     passed(traces::check(repo, &protobufs))
 }

@@ -1,15 +1,20 @@
-//! The Perfetto traces that the tests leave behind, read with Perfetto's own protobufs.
+//! The exported traces that the tests leave behind, read with the viewers' own readers: Perfetto's
+//! protobufs, and speedscope's importer.
 
 use anyhow::{Context, Result, bail};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::node::Node;
 use crate::repo::Repo;
-use crate::{command, install};
+use crate::{command, install, page};
 
 /// Perfetto's protobufs for Python, and what they need.
 const WHEELS: [&str; 2] = ["perfetto==0.59.1", "protobuf==7.36.2"];
+/// speedscope, in the page's folder.
+const SPEEDSCOPE: &str = "node_modules/speedscope";
+
 /// The folder of the wheels, which are installed if they are missing.
 pub fn protobufs(repo: &Repo) -> Result<PathBuf> {
     let home = repo.target.join("tools/perfetto");
@@ -19,15 +24,29 @@ pub fn protobufs(repo: &Repo) -> Result<PathBuf> {
 
 /// Checks every trace that the tests left in target/tmp.
 pub fn check(repo: &Repo, protobufs: &Path) -> Result<()> {
-    let folder = repo.target.join("tmp");
-    let files = fs::read_dir(&folder).with_context(|| folder.display().to_string())?;
-    let paths: Vec<PathBuf> = files.filter_map(|file| Some(file.ok()?.path())).collect();
-    let is_trace = |path: &&PathBuf| path.extension().is_some_and(|ending| ending == "pftrace");
-    let traces: Vec<&PathBuf> = paths.iter().filter(is_trace).collect();
-    if traces.is_empty() {
-        bail!("no trace in {}: the tests of crates/xray leave some", folder.display());
-    }
     let mut python = Command::new(install::python()?);
     python.current_dir(&repo.root).env("PYTHONPATH", protobufs).arg("tools/check_pftrace.py");
-    command::run(python.args(traces))
+    command::run(python.args(left(repo, &[".pftrace"])?))?;
+
+    let node = Node::ensure(repo)?;
+    page::install(repo, &node)?;
+    let mut node = node.node(repo);
+    node.args([repo.root.join("tools/check_speedscope.mjs"), repo.web().join(SPEEDSCOPE)]);
+    command::run(node.args(left(repo, &[".chrome-trace.json", ".speedscope.json"])?))
+}
+
+/// The files with these endings that the tests left.
+fn left(repo: &Repo, endings: &[&str]) -> Result<Vec<PathBuf>> {
+    let folder = repo.target.join("tmp");
+    let files = fs::read_dir(&folder).with_context(|| folder.display().to_string())?;
+    let mut paths: Vec<PathBuf> = files.filter_map(|file| Some(file.ok()?.path())).collect();
+    paths.retain(|path| {
+        let name = path.to_string_lossy();
+        endings.iter().any(|ending| name.ends_with(ending))
+    });
+    paths.sort();
+    if paths.is_empty() {
+        bail!("no {} in {}: the tests of crates/xray leave some", endings[0], folder.display());
+    }
+    Ok(paths)
 }

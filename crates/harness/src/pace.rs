@@ -4,7 +4,7 @@
 use crate::bench::median;
 use crate::{HarnessError, Progress, fill};
 use monolith_abi::dump::{Dump, Pace};
-use monolith_engine::Engine;
+use monolith_engine::{Engine, EngineError};
 
 /// Which step is recorded, and in which loop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,20 +17,51 @@ pub struct RecordOptions {
     pub runs: usize,
 }
 
-/// The same weights in the build that is timed and in the one that records.
-pub struct Pair<'a> {
-    /// Records nothing.
-    pub headline: &'a mut dyn Engine,
-    /// Records every step.
-    pub recording: &'a mut dyn Engine,
+/// The build that is timed and the one that records, of the same weights.
+pub enum Builds<'a> {
+    /// One engine does both, as on the CPU, whose step is compiled with and without recording.
+    /// What its cache holds is taken for the sequence's.
+    One(&'a mut dyn Engine),
+    /// An engine each.
+    Two {
+        /// Records nothing.
+        headline: &'a mut dyn Engine,
+        /// Records every step.
+        recording: &'a mut dyn Engine,
+    },
 }
 
-/// Runs the loops; gives the last one's dump, with the median pace of both engines in it.
+impl Builds<'_> {
+    fn headline(&mut self) -> &mut dyn Engine {
+        match self {
+            Builds::One(engine) | Builds::Two { headline: engine, .. } => *engine,
+        }
+    }
+
+    fn recording(&mut self) -> &mut dyn Engine {
+        match self {
+            Builds::One(engine) | Builds::Two { recording: engine, .. } => *engine,
+        }
+    }
+
+    fn fill(&mut self, tokens: &[u32]) -> Result<(), EngineError> {
+        match self {
+            Builds::One(engine) if engine.cached() >= tokens.len() => Ok(()),
+            Builds::One(engine) => fill(*engine, tokens),
+            Builds::Two { headline, recording } => {
+                fill(*headline, tokens)?;
+                fill(*recording, tokens)
+            }
+        }
+    }
+}
+
+/// Runs the loops; gives the last one's dump, with the median pace of both builds in it.
 ///
 /// # Errors
-/// A step that fails, an engine that cannot record, or engines whose tokens differ.
+/// A step that fails, an engine that cannot record, or builds whose tokens differ.
 pub fn record(
-    pair: &mut Pair<'_>,
+    builds: &mut Builds<'_>,
     sequence: &[u32],
     options: &RecordOptions,
     progress: &mut Progress,
@@ -39,15 +70,14 @@ pub fn record(
     let (token, chosen) = (sequence[first], options.position - first);
     let steps = options.steps.max(chosen + 1);
     progress(&format!("position {}: filling {first} positions", options.position));
-    fill(pair.headline, &sequence[..first])?;
-    fill(pair.recording, &sequence[..first])?;
-    let tokens = pair.headline.decode(token, first, steps)?.tokens;
-    let (_, mut dump) = pair.recording.decode_recorded(token, first, steps, chosen)?;
+    builds.fill(&sequence[..first])?;
+    let tokens = builds.headline().decode(token, first, steps)?.tokens;
+    let (_, mut dump) = builds.recording().decode_recorded(token, first, steps, chosen)?;
     let (mut plain, mut recorded) = (Vec::new(), Vec::new());
     for run in 1..=options.runs {
         progress(&format!("position {}: run {run} of {}", options.position, options.runs));
-        let decoded = pair.headline.decode(token, first, steps)?;
-        let (same, last) = pair.recording.decode_recorded(token, first, steps, chosen)?;
+        let decoded = builds.headline().decode(token, first, steps)?;
+        let (same, last) = builds.recording().decode_recorded(token, first, steps, chosen)?;
         if decoded.tokens != tokens || same.tokens != tokens {
             let test = format!("the step at position {}, recorded", options.position);
             return Err(HarnessError::Unsteady { test });

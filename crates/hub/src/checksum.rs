@@ -6,16 +6,31 @@ use sha2::{Digest, Sha256};
 
 use crate::name::is_lower_hex;
 
+/// What a compressing server adds to an `ETag`.
+const CODINGS: [&str; 5] = ["gzip", "br", "zstd", "deflate", "gz"];
+
+/// The checksum that an `ETag` names: SHA-256 or git's blob id, in hexadecimal digits.
+#[must_use]
+pub fn checksum_of_etag(etag: &str) -> Option<String> {
+    Checksum::from_etag(etag).map(|checksum| checksum.0)
+}
+
 /// A file's checksum, which is also its name among the cache's blobs.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Checksum(String);
 
 impl Checksum {
     /// Reads an `ETag`: SHA-256 for large files (64 digits), git's blob id for the others (40).
+    /// Servers that compress mark the tag as weak (`W/`), or add the name of the coding to it.
     pub fn from_etag(etag: &str) -> Option<Self> {
         let text = etag.trim().trim_start_matches("W/").trim_matches('"');
-        let known = matches!(text.len(), 40 | 64) && is_lower_hex(text);
-        known.then(|| Self(text.to_owned()))
+        let digits = text.bytes().take_while(u8::is_ascii_hexdigit).count();
+        let (sum, rest) = text.split_at(digits);
+        let coding = rest.trim_start_matches(['"', '-', ';', ':']);
+        let plain = rest.is_empty();
+        let coded = coding.len() < rest.len() && CODINGS.contains(&coding);
+        let known = matches!(sum.len(), 40 | 64) && is_lower_hex(sum) && (plain || coded);
+        known.then(|| Self(sum.to_owned()))
     }
 
     pub fn as_str(&self) -> &str {
@@ -84,10 +99,30 @@ mod tests {
     }
 
     #[test]
+    fn etags_name_a_coding() {
+        for sum in [GIT, SHA256] {
+            for coding in ["-gzip", "--gzip", ";gzip", ":gzip", "-br", "-zstd", "-deflate"] {
+                for etag in [
+                    format!("\"{sum}{coding}\""),
+                    format!("W/\"{sum}{coding}\""),
+                    format!("\"{sum}\"{coding}"),
+                ] {
+                    assert_eq!(Checksum::from_etag(&etag).unwrap().as_str(), sum, "{etag}");
+                }
+            }
+        }
+    }
+
+    #[test]
     fn anything_else_is_no_checksum() {
         let upper = GIT.to_uppercase();
-        for etag in ["", "\"\"", "../../x", "abc", &upper, &GIT[1..], &format!("{SHA256}-gzip")] {
+        let nginx = "\"65a1b2c3-1f4\"";
+        for etag in ["", "\"\"", "../../x", "abc", &upper, &GIT[1..], nginx, "é"] {
             assert_eq!(Checksum::from_etag(etag), None, "{etag:?}");
+        }
+        for end in ["gzip", "-", "-2", "-gzip-2", "-../x", "é", "0", "-gzip0"] {
+            let etag = format!("{SHA256}{end}");
+            assert_eq!(Checksum::from_etag(&etag), None, "{etag:?}");
         }
     }
 }

@@ -1,27 +1,39 @@
-//! Requests: who gets the token, where redirects may lead, what a failure means.
+//! Requests: where the token goes, which redirects are followed, what a failure means.
 
 use std::time::Duration;
 
 use ureq::http::header::{ACCEPT_ENCODING, AUTHORIZATION, LOCATION, RANGE, RETRY_AFTER};
 use ureq::http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
+use ureq::tls::TlsConfig;
 use ureq::{Agent, Body};
 
-use crate::endpoint::{Origin, origin, redirect_target, without_query};
+use crate::endpoint::{Origin, origin, redirect_target, server, shown};
+use crate::limits::Limits;
 use crate::retry::{Attempts, Failure};
-use crate::{Endpoint, Error, Progress, RepoId, Retry, Settings, Token};
+use crate::{Endpoint, Error, Progress, RepoId, Retry, Settings, Token, TokenUse};
 
 /// Redirects followed for one request.
 const REDIRECTS_MAX: usize = 10;
-/// Silence after which a connection counts as broken.
-const SILENCE_MAX: Duration = Duration::from_secs(30);
 
-/// Speaks to one hub.
+/// An HTTP client for one hub.
 pub(crate) struct Client {
     agent: Agent,
     endpoint: Endpoint,
     origin: Option<Origin>,
     token: Option<Token>,
+    token_withheld: bool,
     pub retry: Retry,
+    pub limits: Limits,
+}
+
+/// What the servers on the way to a file say about it.
+pub(crate) struct Head {
+    /// The last answer's headers, and `X-Linked-*` of the answers before it.
+    pub headers: HeaderMap,
+    /// Whether the last answer was a success, and no redirect that was not followed.
+    pub is_contents: bool,
+    /// Where the way led or was to lead next, if that is another server.
+    pub redirect: Option<String>,
 }
 
 /// What a request is about, for its error.
@@ -33,31 +45,37 @@ pub(crate) struct Subject<'a> {
 }
 
 impl Client {
-    pub fn new(settings: &Settings) -> Self {
+    pub fn new(settings: &Settings) -> Result<Self, Error> {
+        let silence = Some(settings.limits.silence);
+        let tls = TlsConfig::builder().root_certs(settings.authorities.load()?).build();
         let config = Agent::config_builder()
             .user_agent(concat!("monolith/", env!("CARGO_PKG_VERSION")))
             .http_status_as_error(false)
-            // Followed here instead: the token must stay, and some answers that redirect matter.
+            // Followed here instead: the token must not leave the hub, and the headers of answers
+            // that redirect are needed.
             .max_redirects(0)
-            .timeout_resolve(Some(SILENCE_MAX))
-            .timeout_connect(Some(SILENCE_MAX))
-            .timeout_recv_response(Some(SILENCE_MAX))
-            .timeout_per_read(Some(SILENCE_MAX))
+            .timeout_resolve(silence)
+            .timeout_connect(silence)
+            .timeout_recv_response(silence)
+            .timeout_per_read(silence)
+            .tls_config(tls)
             .build();
-        Self {
+        Ok(Self {
             agent: config.into(),
             origin: origin(&settings.endpoint.to_string()),
             endpoint: settings.endpoint.clone(),
             token: settings.token.clone(),
+            token_withheld: settings.token_withheld,
             retry: settings.retry,
-        }
+            limits: settings.limits,
+        })
     }
 
     pub fn endpoint(&self) -> &Endpoint {
         &self.endpoint
     }
 
-    /// Does `request` until it works, or until trying again is pointless.
+    /// Repeats `request` until it succeeds or cannot succeed any more.
     pub fn retrying<T>(
         &self,
         progress: &mut dyn Progress,
@@ -91,28 +109,43 @@ impl Client {
         Err(too_many_redirects(&url))
     }
 
-    /// What the hub itself says about `url`: whether its last answer was a success (and not a
-    /// redirect to another server), and that answer's headers. `X-Linked-*`, which describe the
-    /// file behind a redirect, may be from an answer before it.
-    pub fn head(&self, url: &str, subject: Subject<'_>) -> Result<(bool, HeaderMap), Failure> {
+    /// What is known about `url` without its contents. Redirects are followed, to another server
+    /// (which gets no token) only until `complete` says that the headers so far are enough: a
+    /// hub tells all about a large file in the answer that redirects to where it is stored.
+    pub fn head(
+        &self,
+        url: &str,
+        subject: Subject<'_>,
+        complete: impl Fn(&HeaderMap) -> bool,
+    ) -> Result<Head, Failure> {
         let mut url = url.to_owned();
         let mut linked = HeaderMap::new();
+        let mut redirect = None;
         for _ in 0..=REDIRECTS_MAX {
             let response = self.send(Method::HEAD, &url, 0)?;
+            if !self.is_hub(&url) && is_refused(&response) {
+                // Signed for GET alone, mostly: nothing more will be known.
+                return Ok(Head { headers: linked, is_contents: false, redirect });
+            }
             let target = self.next(&url, &response, subject)?;
             for name in ["x-linked-etag", "x-linked-size"] {
                 if let Some(value) = response.headers().get(name) {
                     linked.insert(name, value.clone());
                 }
             }
-            match target {
-                Some(target) if self.is_hub(&target) => url = target,
-                target => {
-                    let mut headers = response.into_parts().0.headers;
-                    headers.extend(linked);
-                    return Ok((target.is_none(), headers));
+            let mut headers = response.into_parts().0.headers;
+            headers.extend(linked.clone());
+            let Some(target) = target else {
+                return Ok(Head { headers, is_contents: true, redirect });
+            };
+            if !self.is_hub(&target) {
+                redirect = Some(shown(&target));
+                // A checksum that came over an open line vouches for nothing.
+                if complete(&headers) || is_downgrade(&url, &target) {
+                    return Ok(Head { headers, is_contents: false, redirect });
                 }
             }
+            url = target;
         }
         Err(too_many_redirects(&url))
     }
@@ -127,15 +160,15 @@ impl Client {
         if start > 0 {
             request = request.header(RANGE, format!("bytes={start}-"));
         }
-        // The one place where the token leaves, and the one rule about where to.
+        // The only place that sends the token, and only to the hub's own server.
         if let Some(token) = self.token.as_ref().filter(|_| self.is_hub(url))
             && let Ok(mut value) = HeaderValue::try_from(token.authorization())
         {
             value.set_sensitive(true);
             request = request.header(AUTHORIZATION, value);
         }
-        let request = request.body(()).map_err(|_| bad_reply(url, "an address that is none"))?;
-        self.agent.run(request).map_err(|error| broken(url, &error))
+        let request = request.body(()).map_err(|_| bad_reply(url, "not a web address"))?;
+        self.agent.run(request).map_err(|error| unanswered(url, &error))
     }
 
     /// Where a redirect leads, or `None` if the answer is the contents.
@@ -154,8 +187,9 @@ impl Client {
         }
         let location = header(response.headers(), LOCATION.as_str())
             .ok_or_else(|| bad_reply(url, "a redirect to nowhere"))?;
-        let target = redirect_target(url, location)
-            .ok_or_else(|| bad_reply(url, "a redirect to something other than a web address"))?;
+        let target = redirect_target(url, location).ok_or_else(|| {
+            bad_reply(url, format!("a redirect to {location:?}, which is no web address"))
+        })?;
         Ok(Some(target))
     }
 
@@ -166,27 +200,53 @@ impl Client {
         headers: &HeaderMap,
         subject: Subject<'_>,
     ) -> Failure {
-        let server =
-            || Error::Server { url: without_query(url).to_owned(), status: status.as_u16() };
+        let server_failed = || Error::Server { url: shown(url), status: status.as_u16() };
         if status == StatusCode::TOO_MANY_REQUESTS {
             let wait = asked_pause(headers);
             return Failure::Transient { error: Error::RateLimited { retry_after: wait }, wait };
         }
-        // A CDN refuses a signed address that has expired; the hub will give a new one.
-        let may_pass = status.is_server_error() || status == StatusCode::REQUEST_TIMEOUT;
-        if may_pass || !self.is_hub(url) {
-            return Failure::Transient { error: server(), wait: asked_pause(headers) };
-        }
         let code = header(headers, "x-error-code").unwrap_or_default();
+        let may_pass = status.is_server_error() || status == StatusCode::REQUEST_TIMEOUT;
+        // A CDN refuses a signed address that has expired; the hub will give a new one. A hub
+        // that another one redirects to means what it says.
+        let is_cdn = !self.is_hub(url) && code.is_empty() && subject.file.is_some();
+        if may_pass || is_cdn {
+            let wait = asked_pause(headers);
+            return Failure::Transient { error: server_failed(), wait };
+        }
         Failure::Final(match status.as_u16() {
             status @ (401 | 403) => {
                 let repo = subject.repo.to_string();
-                Error::Denied { repo, status, token_sent: self.token.is_some() }
+                Error::Denied { repo, status, token: self.token_use(url) }
             }
             404 => not_found(code, subject),
-            _ => server(),
+            _ => server_failed(),
         })
     }
+
+    /// Which token a request to `url` carried.
+    fn token_use(&self, url: &str) -> TokenUse {
+        match (&self.token, self.token_withheld) {
+            (None, true) => TokenUse::Withheld,
+            (None, false) => TokenUse::None,
+            (Some(_), _) if self.is_hub(url) => TokenUse::Sent,
+            (Some(_), _) => TokenUse::Redirected(server(url).unwrap_or_else(|| shown(url))),
+        }
+    }
+}
+
+/// Whether a server of files, not a hub, refuses to answer.
+fn is_refused(response: &Response<Body>) -> bool {
+    let status = response.status();
+    let passes = [StatusCode::REQUEST_TIMEOUT, StatusCode::TOO_MANY_REQUESTS].contains(&status)
+        || status == StatusCode::RANGE_NOT_SATISFIABLE;
+    status.is_client_error() && !passes && !response.headers().contains_key("x-error-code")
+}
+
+/// Whether a redirect leaves encryption.
+fn is_downgrade(from: &str, to: &str) -> bool {
+    let https = |url| origin(url).is_some_and(|origin| origin.https);
+    https(from) && !https(to)
 }
 
 /// Waits before another attempt, or gives up with the failure's error.
@@ -227,7 +287,7 @@ pub(crate) fn header<'h>(headers: &'h HeaderMap, name: &str) -> Option<&'h str> 
 }
 
 pub(crate) fn bad_reply(url: &str, reason: impl Into<String>) -> Failure {
-    Error::BadReply { url: without_query(url).to_owned(), reason: reason.into() }.into()
+    Error::BadReply { url: shown(url), reason: reason.into() }.into()
 }
 
 fn too_many_redirects(url: &str) -> Failure {
@@ -236,8 +296,29 @@ fn too_many_redirects(url: &str) -> Failure {
 
 /// A connection that failed or ended early.
 pub(crate) fn broken(url: &str, reason: &impl ToString) -> Failure {
-    let error = Error::Network { url: without_query(url).to_owned(), reason: reason.to_string() };
+    let error = Error::Network { url: shown(url), reason: reason.to_string() };
     Failure::Transient { error, wait: None }
+}
+
+/// A request that got no answer. A certificate will be no better next time.
+fn unanswered(url: &str, error: &ureq::Error) -> Failure {
+    let tls = match error {
+        ureq::Error::Rustls(tls) => Some(tls),
+        ureq::Error::Io(io) => io.get_ref().and_then(|inner| inner.downcast_ref()),
+        _ => None,
+    };
+    let Some(rustls::Error::InvalidCertificate(bad)) = tls else { return broken(url, error) };
+    // A bad signature is that of another authority of the same name: of an older one, mostly.
+    let unknown_authority = matches!(
+        bad,
+        rustls::CertificateError::UnknownIssuer | rustls::CertificateError::BadSignature
+    );
+    let reason = if unknown_authority {
+        "no trusted authority signed its certificate".to_owned()
+    } else {
+        format!("its certificate is not good: {bad}")
+    };
+    Error::Certificate { url: shown(url), reason, unknown_authority }.into()
 }
 
 #[cfg(test)]

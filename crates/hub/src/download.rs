@@ -11,14 +11,16 @@ use ureq::http::{Response, StatusCode};
 use crate::cache::{Cache, create_dir, disk};
 use crate::checksum::Hasher;
 use crate::client::{Client, Subject, broken, header, pause};
+use crate::endpoint::shown;
+use crate::limits::Pace;
 use crate::remote::RemoteFile;
 use crate::retry::{Attempts, Failure};
 use crate::{Error, Progress};
 
 /// Read and written at once.
 const CHUNK_BYTES: usize = 256 << 10;
-/// New bytes after which earlier failures are forgiven: a bad line still ends, a hopeless one
-/// does not go on for ever.
+/// New bytes after which earlier failures no longer count: a poor connection completes in the end,
+/// and one that makes no progress is given up.
 const FORGIVING_BYTES: u64 = 4 << 20;
 
 /// Puts `file` among the blobs, whole and checked, if it is not there yet.
@@ -35,8 +37,8 @@ pub(crate) fn blob(
         return Ok(());
     }
     let mut partial = Partial::open(cache, file)?;
-    // What an earlier process left may be damaged. Finding that out costs one clean restart;
-    // if a clean download is wrong too, the hub is.
+    // A partial file of an earlier process may be damaged, so a wrong checksum costs one restart
+    // from zero. If the new download is wrong, too, then so is what the hub serves.
     let mut resumed = partial.len > 0;
     loop {
         receive_all(client, file, subject, &mut partial, progress)?;
@@ -97,6 +99,7 @@ fn receive(
     }
     let mut body = response.into_body().into_with_config().limit(u64::MAX).reader();
     let mut chunk = vec![0; CHUNK_BYTES];
+    let mut pace = Pace::new(client.limits);
     loop {
         let count = body.read(&mut chunk).map_err(|error| partial.broken(file, &error))?;
         if count == 0 {
@@ -108,6 +111,9 @@ fn receive(
         }
         partial.append(&chunk[..count])?;
         progress.advanced(&file.name, partial.len, file.size_bytes);
+        if partial.len < file.size_bytes {
+            pace.arrived(count).map_err(|reason| partial.too_slow(file, &reason))?;
+        }
     }
     if partial.len < file.size_bytes {
         return Err(partial.broken(file, &"the connection closed"));
@@ -198,6 +204,12 @@ impl Partial {
     fn broken(&self, remote: &RemoteFile, reason: &impl ToString) -> Failure {
         let reason = reason.to_string();
         broken(&remote.url, &format!("{reason} at {} of {} bytes", self.len, remote.size_bytes))
+    }
+
+    fn too_slow(&self, remote: &RemoteFile, reason: &str) -> Failure {
+        let reason = format!("{reason}, at {} of {} bytes", self.len, remote.size_bytes);
+        let error = Error::TooSlow { url: shown(&remote.url), reason };
+        Failure::Transient { error, wait: None }
     }
 
     /// On disk for certain before it gets the name that says it is whole.

@@ -49,7 +49,7 @@ impl FromStr for Endpoint {
 /// What decides whether two addresses are one server: scheme, host and port.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Origin {
-    https: bool,
+    pub https: bool,
     host: String,
     port: u16,
 }
@@ -68,7 +68,8 @@ pub(crate) fn origin(url: &str) -> Option<Origin> {
 }
 
 /// Where `location`, found in an answer of `url`, leads; `None` if to no web address.
-pub(crate) fn redirect_target(url: &str, location: &str) -> Option<String> {
+#[must_use]
+pub fn redirect_target(url: &str, location: &str) -> Option<String> {
     let scheme_end = url.find("://")?;
     let path_start = url[scheme_end + 3..].find('/').map_or(url.len(), |at| scheme_end + 3 + at);
     let target = if location.contains("://") {
@@ -85,8 +86,27 @@ pub(crate) fn redirect_target(url: &str, location: &str) -> Option<String> {
     origin(&target).is_some().then_some(target)
 }
 
-/// The address as it may be shown: a CDN's query holds a signature.
-pub(crate) fn without_query(url: &str) -> &str {
+/// The server of an address, as an address: `https://host` or `https://host:port`.
+pub(crate) fn server(url: &str) -> Option<String> {
+    let Origin { https, host, port } = origin(url)?;
+    let (scheme, usual) = if https { ("https", 443) } else { ("http", 80) };
+    let port = if port == usual { String::new() } else { format!(":{port}") };
+    Some(format!("{scheme}://{host}{port}"))
+}
+
+/// The address as it may be shown: without its query, where a CDN puts a signature, and without
+/// the name and password that a redirect may hold.
+pub(crate) fn shown(url: &str) -> String {
+    let url = without_query(url);
+    let (scheme, rest) = url.split_once("://").unwrap_or(("", url));
+    let end = rest.find('/').unwrap_or(rest.len());
+    match rest[..end].rfind('@') {
+        Some(at) => format!("{scheme}://{}", &rest[at + 1..]),
+        None => url.to_owned(),
+    }
+}
+
+fn without_query(url: &str) -> &str {
     url.split(['?', '#']).next().unwrap_or_default()
 }
 
@@ -151,6 +171,23 @@ mod tests {
             redirect_target("https://hub.example", "y").as_deref(),
             Some("https://hub.example/y")
         );
+    }
+
+    #[test]
+    fn addresses_are_shown_without_secrets() {
+        for (url, expected) in [
+            ("https://hub.example/a?sig=x#y", "https://hub.example/a"),
+            ("https://me:pw@hub.example/a@b?c", "https://hub.example/a@b"),
+            ("https://me@hub.example", "https://hub.example"),
+        ] {
+            assert_eq!(shown(url), expected);
+        }
+        for (url, expected) in [
+            ("https://me:pw@Hub.example:443/a", "https://hub.example"),
+            ("http://hub.example:81/a", "http://hub.example:81"),
+        ] {
+            assert_eq!(server(url).as_deref(), Some(expected));
+        }
     }
 
     #[test]

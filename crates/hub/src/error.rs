@@ -31,14 +31,14 @@ pub enum Error {
         reason: String,
     },
     /// The hub refused access (401 or 403).
-    #[error("access to {repo} was denied (HTTP {status}): {}", denied_cure(*.token_sent))]
+    #[error("access to {repo} was denied (HTTP {status}): {}", denied_cure(token))]
     Denied {
         /// The repository.
         repo: String,
         /// 401 or 403.
         status: u16,
-        /// Whether a token was sent.
-        token_sent: bool,
+        /// Which token was sent, or why none.
+        token: TokenUse,
     },
     /// The hub has no such repository.
     #[error("repository {repo} was not found; check its name, or set HF_TOKEN if it is private")]
@@ -104,12 +104,36 @@ pub enum Error {
         size_bytes: u64,
     },
     /// The hub announced no checksum or size to check a file against.
-    #[error("{file}: the hub gives no {missing} to check it by; not downloaded")]
+    #[error("{file}: {}", unverifiable(.missing, from, redirect))]
     Unverifiable {
         /// The file.
         file: String,
         /// What is missing.
-        missing: &'static str,
+        missing: Missing,
+        /// The address that was asked, without its query.
+        from: String,
+        /// Where that redirected to, if it did.
+        redirect: Option<String>,
+    },
+    /// The server's certificate is not good.
+    #[error("{url}: {reason}{}", certificate_cure(*.unknown_authority))]
+    Certificate {
+        /// The address, without its query.
+        url: String,
+        /// What is wrong with the certificate.
+        reason: String,
+        /// Whether that is who signed it.
+        unknown_authority: bool,
+    },
+    /// `SSL_CERT_FILE` or `SSL_CERT_DIR` names something without certificates.
+    #[error("{variable}: {}: {reason}", path.display())]
+    Authorities {
+        /// The variable.
+        variable: &'static str,
+        /// What it names.
+        path: PathBuf,
+        /// What is wrong with that.
+        reason: String,
     },
     /// Reading or writing the cache failed.
     #[error("{}: {source}", path.display())]
@@ -125,6 +149,14 @@ pub enum Error {
         /// The address, without its query.
         url: String,
         /// What happened.
+        reason: String,
+    },
+    /// Data arrived too slowly, at every attempt.
+    #[error("{url}: {reason}; what arrived is kept, and the same command goes on from there")]
+    TooSlow {
+        /// The address, without its query.
+        url: String,
+        /// How slow.
         reason: String,
     },
     /// A server answered with a failure of its own at every attempt.
@@ -145,12 +177,78 @@ pub enum Error {
     },
 }
 
-fn denied_cure(token_sent: bool) -> &'static str {
-    if token_sent {
-        "the token is wrong, expired or not allowed to read it; for a gated model, accept its \
-         terms on its page with the same account"
+/// Which token a refused request carried.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum TokenUse {
+    /// The one of the environment.
+    Sent,
+    /// The environment has none.
+    None,
+    /// The environment has one, and `HF_HUB_DISABLE_IMPLICIT_TOKEN` keeps it back.
+    Withheld,
+    /// The hub redirected to this other server, which gets no token.
+    Redirected(String),
+}
+
+/// What a server did not say of a file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Missing {
+    /// A checksum. With the `ETag` that the server sent, if it sent one.
+    Checksum(Option<String>),
+    /// A size.
+    Size,
+}
+
+fn denied_cure(token: &TokenUse) -> String {
+    match token {
+        TokenUse::Sent => "the token is wrong, expired or not allowed to read it; for a gated \
+                           model, accept its terms on its page with the same account"
+            .to_owned(),
+        TokenUse::None => "it does not exist, or is private or gated; set HF_TOKEN to a token \
+                           that may read it (token files, such as the one of `hf auth login`, \
+                           are not read)"
+            .to_owned(),
+        TokenUse::Withheld => "it does not exist, or is private or gated; the token was not sent, \
+                               since HF_HUB_DISABLE_IMPLICIT_TOKEN is set"
+            .to_owned(),
+        TokenUse::Redirected(server) => format!(
+            "the hub redirected to {server}, which gets no token; set HF_ENDPOINT={server} if \
+             you trust it with the token"
+        ),
+    }
+}
+
+fn unverifiable(missing: &Missing, from: &str, redirect: &Option<String>) -> String {
+    let to = match redirect {
+        Some(target) => format!(" (which redirects to {target})"),
+        None => String::new(),
+    };
+    match missing {
+        Missing::Size => {
+            format!("{from}{to} does not say its size, so it was not downloaded; {MIRROR_CURE}")
+        }
+        Missing::Checksum(etag) => {
+            let etag = match etag {
+                Some(etag) => format!("its ETag, {etag:?}, is neither a SHA-256 nor a git id"),
+                None => "it sends no ETag".to_owned(),
+            };
+            format!(
+                "{from}{to} gives no checksum to check it by ({etag}), so it was not downloaded; \
+                 {MIRROR_CURE}"
+            )
+        }
+    }
+}
+
+const MIRROR_CURE: &str = "a mirror has to pass on the hub's X-Linked-ETag, X-Linked-Size and \
+                           ETag; without HF_ENDPOINT, https://huggingface.co is used";
+
+fn certificate_cure(unknown_authority: bool) -> &'static str {
+    if unknown_authority {
+        "; if a proxy or a mirror has a certificate authority of its own, add that to the \
+         system's, or set SSL_CERT_FILE to its certificate (PEM)"
     } else {
-        "it does not exist, or is private or gated; set HF_TOKEN to a token that may read it"
+        ""
     }
 }
 

@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use crate::Error;
 
-/// Told what a pull is doing. All methods default to nothing; `()` is the silent one.
+/// Receives the progress of a pull. Every method does nothing by default; `()` reports nothing.
 pub trait Progress {
     /// What will be downloaded; nothing of it is in the cache.
     fn planned(&mut self, files: usize, bytes: u64) {

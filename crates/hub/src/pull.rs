@@ -37,7 +37,7 @@ pub struct PullRequest {
 /// Files of one commit, in the cache.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Snapshot {
-    /// The folder they lie in.
+    /// The folder that holds them.
     pub dir: PathBuf,
     /// The commit they are from.
     pub commit: String,
@@ -93,6 +93,7 @@ fn cached(request: &PullRequest, cache: &Cache) -> Result<Snapshot, Error> {
         }
     };
     if let Some(file) = missing {
+        check_file_name(&file)?;
         return Err(Error::NotCached {
             repo: request.repo.to_string(),
             revision: request.revision.to_string(),
@@ -109,7 +110,7 @@ fn online(
     cache: &Cache,
     progress: &mut dyn Progress,
 ) -> Result<Snapshot, Error> {
-    let client = Client::new(settings);
+    let client = Client::new(settings)?;
     let listing = remote::listing(&client, &request.repo, &request.revision, progress)?;
     let commit = listing.commit;
     let files = selected(request, listing.files)?;
@@ -157,6 +158,7 @@ fn selected(request: &PullRequest, available: Vec<String>) -> Result<Vec<String>
 
 fn refuse_missing(request: &PullRequest, missing: Option<String>) -> Result<(), Error> {
     let Some(file) = missing else { return Ok(()) };
+    check_file_name(&file)?;
     let (repo, revision) = (request.repo.to_string(), request.revision.to_string());
     Err(Error::FileNotFound { repo, revision, file })
 }
@@ -188,7 +190,9 @@ fn first_missing(has: impl Fn(&str) -> bool, dir: Option<&Path>) -> Option<Strin
     if !has(WEIGHTS_INDEX) {
         return Some(WEIGHTS.to_owned());
     }
-    weight_parts(&dir?.join(WEIGHTS_INDEX)).into_iter().find(|part| !has(part))
+    weight_parts(&dir?.join(WEIGHTS_INDEX))
+        .into_iter()
+        .find(|part| check_file_name(part).is_err() || !has(part))
 }
 
 #[derive(Deserialize)]
@@ -196,8 +200,7 @@ struct WeightIndex {
     weight_map: BTreeMap<String, String>,
 }
 
-/// The files that an index names; none if it cannot be read, which is for the model's loader to
-/// complain about.
+/// The files that an index names; none if it cannot be read (the model's loader reports that).
 fn weight_parts(index: &Path) -> Vec<String> {
     let text = std::fs::read_to_string(index).unwrap_or_default();
     let index = serde_json::from_str(&text);

@@ -4,22 +4,47 @@ use std::io::Read;
 
 use serde::Deserialize;
 use ureq::http::HeaderMap;
-use ureq::http::header::{CONTENT_LENGTH, ETAG};
+use ureq::http::header::{CONTENT_ENCODING, CONTENT_LENGTH, ETAG};
 
 use crate::checksum::Checksum;
-use crate::client::{Client, Subject, bad_reply, broken, header};
-use crate::endpoint::percent_encoded;
+use crate::client::{Client, Head, Subject, bad_reply, broken, header};
+use crate::endpoint::{percent_encoded, shown};
+use crate::limits::Pace;
 use crate::name::is_commit;
 use crate::retry::Failure;
-use crate::{Error, Progress, RepoId, Revision};
+use crate::{Error, Missing, Progress, RepoId, Revision};
 
 /// Longest listing that is read; the hub's longest are a few megabytes.
-const LISTING_BYTES_MAX: u64 = 64 << 20;
+const LISTING_BYTES_MAX: usize = 64 << 20;
+/// Read at once.
+const CHUNK_BYTES: usize = 64 << 10;
 
-/// A revision's commit and the names of its files.
-pub(crate) struct Listing {
+/// A revision's commit and the names of its files, as the hub's API lists them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Listing {
+    /// The commit, in 40 hexadecimal digits.
     pub commit: String,
+    /// Names of the files. They are not checked to be usable as such.
     pub files: Vec<String>,
+}
+
+impl Listing {
+    /// Reads the API's answer.
+    ///
+    /// # Errors
+    /// What is wrong with it. The text never quotes the answer.
+    pub fn from_json(body: &[u8]) -> Result<Self, String> {
+        // The message of a JSON error may quote the answer, so only its place is told.
+        let info: ModelInfo = serde_json::from_slice(body).map_err(|error| {
+            let (line, column) = (error.line(), error.column());
+            format!("not a model's description (line {line}, column {column})")
+        })?;
+        if !is_commit(&info.sha) {
+            return Err("its `sha` is no commit".to_owned());
+        }
+        let files = info.siblings.into_iter().map(|sibling| sibling.rfilename).collect();
+        Ok(Self { commit: info.sha, files })
+    }
 }
 
 /// A file to download.
@@ -53,19 +78,24 @@ pub(crate) fn listing(
     let subject = Subject { repo, revision: revision.as_str(), file: None };
     client.retrying(progress, || {
         let response = client.get(&url, 0, subject)?;
-        let mut body = Vec::new();
-        let reader = response.into_body().into_with_config().limit(LISTING_BYTES_MAX).reader();
-        reader.take(LISTING_BYTES_MAX).read_to_end(&mut body).map_err(|e| broken(&url, &e))?;
-        // The message of a JSON error may quote the answer, so only its place is told.
-        let info: ModelInfo = serde_json::from_slice(&body).map_err(|error| {
-            let (line, column) = (error.line(), error.column());
-            bad_reply(&url, format!("not a model's description (line {line}, column {column})"))
-        })?;
-        if !is_commit(&info.sha) {
-            return Err(bad_reply(&url, "its `sha` is no commit"));
+        let mut reader = response.into_body().into_with_config().limit(u64::MAX).reader();
+        let (mut body, mut pace) = (Vec::new(), Pace::new(client.limits));
+        let mut chunk = vec![0; CHUNK_BYTES];
+        loop {
+            let count = reader.read(&mut chunk).map_err(|error| broken(&url, &error))?;
+            if count == 0 {
+                break;
+            }
+            body.extend_from_slice(&chunk[..count]);
+            if body.len() > LISTING_BYTES_MAX {
+                return Err(bad_reply(
+                    &url,
+                    "a list of files that is longer than any repository's",
+                ));
+            }
+            pace.arrived(count).map_err(|reason| broken(&url, &reason))?;
         }
-        let files = info.siblings.into_iter().map(|sibling| sibling.rfilename).collect();
-        Ok(Listing { commit: info.sha, files })
+        Listing::from_json(&body).map_err(|reason| bad_reply(&url, reason))
     })
 }
 
@@ -81,10 +111,17 @@ pub(crate) fn metadata(
     let url = format!("{}/{repo}/resolve/{commit}/{encoded}", client.endpoint());
     let subject = Subject { repo, revision: commit, file: Some(file) };
     client.retrying(progress, || {
-        let (is_contents, headers) = client.head(&url, subject)?;
-        let unverifiable = |missing| Error::Unverifiable { file: file.to_owned(), missing };
-        let checksum = checksum(&headers).ok_or_else(|| unverifiable("checksum"))?;
-        let size_bytes = size_bytes(&headers, is_contents).ok_or_else(|| unverifiable("size"))?;
+        let complete = |headers: &HeaderMap| {
+            checksum(headers).is_ok() && header(headers, "x-linked-size").is_some()
+        };
+        let head = client.head(&url, subject, complete)?;
+        let unverifiable = |missing| {
+            let (file, from) = (file.to_owned(), shown(&url));
+            Error::Unverifiable { file, missing, from, redirect: head.redirect.clone() }
+        };
+        let checksum = checksum(&head.headers)
+            .map_err(|etag| unverifiable(Missing::Checksum(etag.map(str::to_owned))))?;
+        let size_bytes = size_bytes(&head).ok_or_else(|| unverifiable(Missing::Size))?;
         Ok::<_, Failure>(RemoteFile {
             name: file.to_owned(),
             url: url.clone(),
@@ -94,16 +131,19 @@ pub(crate) fn metadata(
     })
 }
 
-/// Large files lie elsewhere: what counts for them is the checksum of what is linked to.
-fn checksum(headers: &HeaderMap) -> Option<Checksum> {
-    let etag = header(headers, "x-linked-etag").or_else(|| header(headers, ETAG.as_str()))?;
-    Checksum::from_etag(etag)
+/// The checksum of what is linked to, where a large file is stored elsewhere; or the `ETag` that
+/// is none.
+fn checksum(headers: &HeaderMap) -> Result<Checksum, Option<&str>> {
+    let etag = header(headers, "x-linked-etag").or_else(|| header(headers, ETAG.as_str()));
+    etag.and_then(Checksum::from_etag).ok_or(etag)
 }
 
-/// A redirect's own length is that of its text, not of the file.
-fn size_bytes(headers: &HeaderMap, is_contents: bool) -> Option<u64> {
-    header(headers, "x-linked-size")
-        .or_else(|| header(headers, CONTENT_LENGTH.as_str()).filter(|_| is_contents))?
+/// The file's size: not the length of a redirect's text, nor that of a compressed file.
+fn size_bytes(head: &Head) -> Option<u64> {
+    let coding = header(&head.headers, CONTENT_ENCODING.as_str()).unwrap_or("identity");
+    let is_size = head.is_contents && coding.eq_ignore_ascii_case("identity");
+    header(&head.headers, "x-linked-size")
+        .or_else(|| header(&head.headers, CONTENT_LENGTH.as_str()).filter(|_| is_size))?
         .trim()
         .parse()
         .ok()

@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use crate::Error;
 
-/// How often, and how patiently, a failed request is tried again.
+/// How often a failed request is repeated, and the pauses between.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Retry {
     /// Requests in a row that may fail, the first included.
@@ -23,12 +23,12 @@ impl Default for Retry {
     }
 }
 
-/// A failed request: whether another try may help.
+/// A failed request, and whether to repeat it.
 #[derive(Debug)]
 pub(crate) enum Failure {
-    /// It will fail again.
+    /// It would fail again.
     Final(Error),
-    /// It may not. `wait` is what the server asked for.
+    /// It may succeed later. `wait` is the pause that the server asked for.
     Transient { error: Error, wait: Option<Duration> },
 }
 
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn the_server_is_heeded_within_reason() {
+    fn pauses_that_the_server_asks_for_are_kept_up_to_a_limit() {
         let retry = Retry { attempts_max: 3, ..Retry::default() };
         assert_eq!(pauses_ms(retry, Some(7)), [7000, 7000]);
         assert_eq!(pauses_ms(retry, Some(61)), []);

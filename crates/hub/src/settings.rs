@@ -1,6 +1,7 @@
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use crate::{Endpoint, Error, Retry, Token};
+use crate::{Authorities, Endpoint, Error, Limits, Retry, Token};
 
 /// Where to download from and to, and as whom.
 #[derive(Debug, Clone)]
@@ -9,83 +10,151 @@ pub struct Settings {
     pub cache_dir: PathBuf,
     /// The hub.
     pub endpoint: Endpoint,
-    /// Sent to the hub and to nobody else.
+    /// The token. Only the endpoint's own server receives it.
     pub token: Option<Token>,
+    /// Whether the environment has a token that `HF_HUB_DISABLE_IMPLICIT_TOKEN` keeps back.
+    pub token_withheld: bool,
     /// Whether to use the cache alone, without any connection.
     pub offline: bool,
-    /// Patience with a failing network.
+    /// Who may vouch for a server's certificate.
+    pub authorities: Authorities,
+    /// How often a failed request is repeated.
     pub retry: Retry,
+    /// How slow a connection may be.
+    pub limits: Limits,
 }
 
 impl Settings {
-    /// The variables of the hub's Python tools, with their meaning and order:
+    /// Reads the variables that `huggingface_hub` 2.4 reads, with its meaning and order:
     ///
-    /// - cache: `HF_HUB_CACHE`, else `hub` in `HF_HOME`, else in `huggingface` in
-    ///   `XDG_CACHE_HOME`, else in `~/.cache`;
-    /// - token: `HF_TOKEN`, else the file `HF_TOKEN_PATH`, else the file `token` in `HF_HOME`;
+    /// - cache: `HF_HUB_CACHE`, else `HUGGINGFACE_HUB_CACHE`, else `hub` in `HF_HOME`, else in
+    ///   `huggingface` in `XDG_CACHE_HOME`, else in `~/.cache`. In each of them a `~` at the start
+    ///   is the home folder, then `$NAME` and `${NAME}` are replaced once; a name that is not set
+    ///   stays as it is;
+    /// - token: `HF_TOKEN`, else `HUGGING_FACE_HUB_TOKEN`; neither is sent where
+    ///   `HF_HUB_DISABLE_IMPLICIT_TOKEN` is true;
     /// - hub: `HF_ENDPOINT`;
-    /// - offline: `HF_HUB_OFFLINE` is `1`, `true`, `yes` or `on`.
+    /// - offline: `HF_HUB_OFFLINE`, else `TRANSFORMERS_OFFLINE`, is true;
+    /// - certificate authorities: `SSL_CERT_FILE`, `SSL_CERT_DIR`, else the system's.
+    ///
+    /// True is `1`, `on`, `yes` or `true`, in any case. One thing differs: a token comes from the
+    /// environment only, so the files of `HF_TOKEN_PATH` and `HF_HOME` are not read.
     ///
     /// `lookup` is `|name| std::env::var(name).ok()`, or a test's own table. An empty variable
-    /// counts as unset, and `~/` at the start of a path is the home folder.
+    /// counts as unset.
     ///
     /// # Errors
-    /// [`Error::NoCacheDir`], [`Error::Invalid`] for the endpoint, [`Error::BadToken`] if the
-    /// token cannot be one, [`Error::Disk`] if the file in `HF_TOKEN_PATH` cannot be read.
+    /// [`Error::NoCacheDir`], [`Error::Invalid`] for the endpoint or a folder of another user,
+    /// [`Error::BadToken`] if the token cannot be one.
     pub fn from_env(lookup: impl Fn(&str) -> Option<String>) -> Result<Self, Error> {
         let variable = |name: &str| lookup(name).filter(|value| !value.trim().is_empty());
-        let home = variable("HOME").map(PathBuf::from);
-        let path = |name: &str| variable(name).map(|value| expanded(&value, home.as_deref()));
-
-        let hf_home = path("HF_HOME")
-            .or_else(|| Some(path("XDG_CACHE_HOME")?.join("huggingface")))
-            .or_else(|| Some(home.as_deref()?.join(".cache/huggingface")));
-        let cache_dir = path("HF_HUB_CACHE")
-            .or_else(|| Some(hf_home.as_deref()?.join("hub")))
-            .ok_or(Error::NoCacheDir)?;
-        let token = match (variable("HF_TOKEN"), path("HF_TOKEN_PATH")) {
-            (Some(text), _) => Some(usable_token(&text, "HF_TOKEN")?),
-            (None, Some(file)) => token_in(&file, true)?,
-            (None, None) => match hf_home {
-                Some(folder) => token_in(&folder.join("token"), false)?,
-                None => None,
-            },
+        let is_true = |name: &str| variable(name).is_some_and(|value| is_true(&value));
+        let (token, token_withheld) = match token(&variable)? {
+            token if is_true("HF_HUB_DISABLE_IMPLICIT_TOKEN") => (None, token.is_some()),
+            token => (token, false),
         };
         let endpoint = match variable("HF_ENDPOINT") {
             Some(text) => text.trim().parse()?,
             None => Endpoint::default(),
         };
-        let offline = variable("HF_HUB_OFFLINE").is_some_and(|value| is_true(&value));
-        Ok(Self { cache_dir, endpoint, token, offline, retry: Retry::default() })
+        let offline = variable("HF_HUB_OFFLINE").or_else(|| variable("TRANSFORMERS_OFFLINE"));
+        Ok(Self {
+            cache_dir: cache_dir(&variable)?,
+            endpoint,
+            token,
+            token_withheld,
+            offline: offline.is_some_and(|value| self::is_true(&value)),
+            authorities: Authorities {
+                file: variable("SSL_CERT_FILE").map(PathBuf::from),
+                dirs: variable("SSL_CERT_DIR").map(OsString::from),
+            },
+            retry: Retry::default(),
+            limits: Limits::default(),
+        })
     }
 }
 
 fn is_true(value: &str) -> bool {
-    ["1", "on", "yes", "true"].contains(&&*value.trim().to_ascii_lowercase())
+    ["1", "on", "yes", "true"].contains(&&*value.to_ascii_lowercase())
 }
 
-fn expanded(value: &str, home: Option<&Path>) -> PathBuf {
-    match (value.strip_prefix("~/"), home) {
-        (Some(rest), Some(home)) => home.join(rest),
-        _ => PathBuf::from(value),
+fn cache_dir(variable: &impl Fn(&str) -> Option<String>) -> Result<PathBuf, Error> {
+    let path = |name: &str| variable(name).map(|value| expanded(&value, variable)).transpose();
+    if let Some(cache) = path("HF_HUB_CACHE")? {
+        return Ok(cache);
     }
-}
-
-/// The token in a file. One that was named must be readable; the usual one may be missing.
-fn token_in(file: &Path, named: bool) -> Result<Option<Token>, Error> {
-    match std::fs::read_to_string(file) {
-        Ok(text) if text.trim().is_empty() => Ok(None),
-        Ok(text) => usable_token(&text, &file.display().to_string()).map(Some),
-        Err(_) if !named => Ok(None),
-        Err(source) => Err(Error::Disk { path: file.to_owned(), source }),
+    if let Some(cache) = path("HUGGINGFACE_HUB_CACHE")? {
+        return Ok(cache);
     }
+    let home = match (path("HF_HOME")?, path("XDG_CACHE_HOME")?) {
+        (Some(home), _) => home,
+        (None, Some(caches)) => caches.join("huggingface"),
+        (None, None) => {
+            let home = variable("HOME").ok_or(Error::NoCacheDir)?;
+            Path::new(&home).join(".cache/huggingface")
+        }
+    };
+    Ok(home.join("hub"))
 }
 
-fn usable_token(text: &str, place: &str) -> Result<Token, Error> {
-    Token::new(text).ok_or_else(|| Error::BadToken {
-        place: place.to_owned(),
-        reason: "it has characters that no token has".to_owned(),
-    })
+fn token(variable: &impl Fn(&str) -> Option<String>) -> Result<Option<Token>, Error> {
+    for name in ["HF_TOKEN", "HUGGING_FACE_HUB_TOKEN"] {
+        if let Some(text) = variable(name) {
+            let reason = "it has characters that no token has".to_owned();
+            let bad = || Error::BadToken { place: name.to_owned(), reason };
+            return Token::new(&text).ok_or_else(bad).map(Some);
+        }
+    }
+    Ok(None)
+}
+
+/// Python's `expandvars(expanduser(value))`.
+fn expanded(value: &str, variable: &impl Fn(&str) -> Option<String>) -> Result<PathBuf, Error> {
+    let rest = value.strip_prefix('~');
+    let text = match (rest, variable("HOME")) {
+        (Some(rest), Some(home)) if rest.is_empty() || rest.starts_with('/') => {
+            format!("{}{rest}", home.trim_end_matches('/'))
+        }
+        (Some(rest), _) if !rest.is_empty() && !rest.starts_with('/') => {
+            return Err(Error::Invalid {
+                what: "folder",
+                text: value.to_owned(),
+                reason: "the home folder of another user is not looked up: write it out",
+            });
+        }
+        _ => value.to_owned(),
+    };
+    Ok(PathBuf::from(with_variables(&text, variable)))
+}
+
+/// Python's `os.path.expandvars`: what a variable holds is not looked at again.
+fn with_variables(text: &str, variable: &impl Fn(&str) -> Option<String>) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find('$') {
+        out.push_str(&rest[..at]);
+        let after = &rest[at + 1..];
+        let (name, length) = name_at(after);
+        match name.and_then(variable) {
+            Some(value) => out.push_str(&value),
+            None => out.push_str(&rest[at..at + 1 + length]),
+        }
+        rest = &after[length..];
+    }
+    out + rest
+}
+
+/// The name after a `$`, and how long it is with its braces.
+fn name_at(text: &str) -> (Option<&str>, usize) {
+    if let Some(braced) = text.strip_prefix('{') {
+        return match braced.find('}') {
+            Some(end) => (Some(&braced[..end]), end + 2),
+            None => (None, 0),
+        };
+    }
+    let is_part = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'_';
+    let length = text.bytes().take_while(is_part).count();
+    ((length > 0).then(|| &text[..length]), length)
 }
 
 #[cfg(test)]
@@ -102,12 +171,14 @@ mod tests {
     fn the_cache_is_placed_as_by_the_python_tools() {
         let all = [
             ("HF_HUB_CACHE", "/cache"),
+            ("HUGGINGFACE_HUB_CACHE", "/old"),
             ("HF_HOME", "~/hf"),
             ("XDG_CACHE_HOME", "/xdg"),
             ("HOME", "/home/me"),
         ];
         let expected = [
             "/cache",
+            "/old",
             "/home/me/hf/hub",
             "/xdg/huggingface/hub",
             "/home/me/.cache/huggingface/hub",
@@ -117,7 +188,7 @@ mod tests {
             assert_eq!(settings.cache_dir, Path::new(expected));
         }
         // A variable that is empty is one that is not there.
-        assert_eq!(from(&[("HF_HOME", ""), all[3]]).unwrap().cache_dir, Path::new(expected[3]));
+        assert_eq!(from(&[("HF_HOME", ""), all[4]]).unwrap().cache_dir, Path::new(expected[4]));
     }
 
     #[test]
@@ -129,23 +200,54 @@ mod tests {
     }
 
     #[test]
-    fn tokens_come_from_variable_then_file_then_home() {
-        let dir = tempfile::tempdir().unwrap();
-        let home = dir.path().to_str().unwrap();
-        let file = dir.path().join("mine");
-        let (path, usual) = (file.to_str().unwrap(), dir.path().join("token"));
-        let token = |variables: &[(&str, &str)]| from(variables).unwrap().token;
-        let is = |text| Token::new(text);
+    fn paths_are_expanded_as_pythons_expandvars_and_expanduser_do() {
+        let set = [("HOME", "/home/me"), ("FOO", "/foo"), ("A", "a"), ("TILDE", "~/x")];
+        for (text, expected) in [
+            ("$FOO", "/foo"),
+            ("${FOO}/b", "/foo/b"),
+            ("/x/$A$A/${A}b", "/x/aa/ab"),
+            ("~", "/home/me"),
+            ("~/hf", "/home/me/hf"),
+            ("/x~/y", "/x~/y"),
+            // As Python leaves them: unset, not a name, no end, and what a variable brings.
+            ("/$UNSET/${UNSET}", "/$UNSET/${UNSET}"),
+            ("/a$/b$-c/${A", "/a$/b$-c/${A"),
+            ("/é$Aé", "/éaé"),
+            ("$TILDE", "~/x"),
+        ] {
+            for name in ["HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE"] {
+                let settings = from(&[&set[..], &[(name, text)]].concat()).unwrap();
+                assert_eq!(settings.cache_dir, Path::new(expected), "{name}={text}");
+            }
+            for (name, tail) in [("HF_HOME", "hub"), ("XDG_CACHE_HOME", "huggingface/hub")] {
+                let settings = from(&[&set[..], &[(name, text)]].concat()).unwrap();
+                assert_eq!(settings.cache_dir, Path::new(expected).join(tail), "{name}={text}");
+            }
+        }
+        let error = from(&[("HF_HOME", "~you/hf")]).unwrap_err();
+        assert!(error.to_string().contains("~you/hf"), "{error}");
+    }
 
-        assert_eq!(token(&[("HF_HOME", home)]), None);
-        std::fs::write(&usual, "\n").unwrap();
-        assert_eq!(token(&[("HF_HOME", home)]), None);
-        std::fs::write(&usual, "usual\n").unwrap();
-        assert_eq!(token(&[("HF_HOME", home)]), is("usual"));
-        std::fs::write(&file, "named").unwrap();
-        assert_eq!(token(&[("HF_HOME", home), ("HF_TOKEN_PATH", path)]), is("named"));
-        let all = [("HF_HOME", home), ("HF_TOKEN_PATH", path), ("HF_TOKEN", "direct")];
-        assert_eq!(token(&all), is("direct"));
+    #[test]
+    fn tokens_come_from_the_environment_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        let (home, file) = (dir.path().to_str().unwrap(), dir.path().join("token"));
+        std::fs::write(&file, "of-a-file").unwrap();
+        let files = [("HF_HOME", home), ("HF_TOKEN_PATH", file.to_str().unwrap())];
+        let is = |variables: &[(&str, &str)], expected: Option<&str>, withheld: bool| {
+            let settings = from(&[&files[..], variables].concat()).unwrap();
+            assert_eq!(settings.token, expected.and_then(Token::new), "{variables:?}");
+            assert_eq!(settings.token_withheld, withheld, "{variables:?}");
+        };
+        is(&[], None, false);
+        is(&[("HF_TOKEN", " \n")], None, false);
+        is(&[("HUGGING_FACE_HUB_TOKEN", "old\n")], Some("old"), false);
+        let both = [("HF_TOKEN", "new"), ("HUGGING_FACE_HUB_TOKEN", "old")];
+        is(&both, Some("new"), false);
+        is(&[both[1], ("HF_TOKEN", "")], Some("old"), false);
+        is(&[both[0], ("HF_HUB_DISABLE_IMPLICIT_TOKEN", "1")], None, true);
+        is(&[("HF_HUB_DISABLE_IMPLICIT_TOKEN", "1")], None, false);
+        is(&[both[0], ("HF_HUB_DISABLE_IMPLICIT_TOKEN", "0")], Some("new"), false);
     }
 
     #[test]
@@ -153,9 +255,6 @@ mod tests {
         let error = from(&[("HOME", "/h"), ("HF_TOKEN", "hf_se cret")]).unwrap_err();
         let text = format!("{error} {error:?}");
         assert!(text.contains("HF_TOKEN is unusable") && !text.contains("cret"), "{text}");
-
-        let error = from(&[("HOME", "/h"), ("HF_TOKEN_PATH", "/no/such")]).unwrap_err();
-        assert!(error.to_string().starts_with("/no/such: "), "{error}");
     }
 
     #[test]
@@ -169,7 +268,18 @@ mod tests {
         for (value, offline) in
             [("1", true), ("True", true), ("ON", true), ("0", false), ("x", false)]
         {
-            assert_eq!(from(&[home, ("HF_HUB_OFFLINE", value)]).unwrap().offline, offline);
+            for name in ["HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE"] {
+                assert_eq!(
+                    from(&[home, (name, value)]).unwrap().offline,
+                    offline,
+                    "{name}={value}"
+                );
+            }
+        }
+        // The first that is set decides.
+        for (hub, transformers, offline) in [("0", "1", false), ("", "1", true), ("1", "0", true)] {
+            let both = [("HF_HUB_OFFLINE", hub), ("TRANSFORMERS_OFFLINE", transformers)];
+            assert_eq!(from(&[home, both[0], both[1]]).unwrap().offline, offline, "{both:?}");
         }
         assert!(from(&[home, ("HF_ENDPOINT", "nonsense")]).is_err());
     }

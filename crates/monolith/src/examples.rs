@@ -18,8 +18,11 @@ Data goes to stdout, everything else to stderr.";
 /// The variables that change what the program does.
 pub const ENVIRONMENT: &str = "Environment:
   MONOLITH_CACHE  folder for packs [default: monolith in the user's cache folder]
-  HF_HOME, HF_HUB_CACHE, HF_TOKEN, HF_ENDPOINT, HF_HUB_OFFLINE
-                  as the hub's Python tools read them
+  HF_HOME, HF_HUB_CACHE, HUGGINGFACE_HUB_CACHE, XDG_CACHE_HOME, HF_ENDPOINT, HF_TOKEN,
+  HUGGING_FACE_HUB_TOKEN, HF_HUB_DISABLE_IMPLICIT_TOKEN, HF_HUB_OFFLINE, TRANSFORMERS_OFFLINE
+                  as huggingface_hub 2.4 reads them; token files are not read
+  SSL_CERT_FILE, SSL_CERT_DIR
+                  certificate authorities to trust in place of the system's
   NO_COLOR        no colours";
 
 /// `monolith run`

@@ -9,6 +9,7 @@ mod fault_file;
 mod interrupt;
 mod losses;
 mod measure;
+mod overhead;
 mod packing;
 mod progress;
 mod prompt;

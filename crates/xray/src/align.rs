@@ -1,8 +1,8 @@
-//! Lays a block's own clock on the clock that all blocks share.
+//! Maps a block's own clock to the clock that all blocks share.
 //!
-//! A block's clock is fine (half a nanosecond) but starts and ticks as it likes; the shared clock
-//! is the same for all, but shows only multiples of its step. Anchors are moments read on both:
-//! each says `global <= time at clock < global + step`.
+//! A block's clock has a fine resolution (half a nanosecond) but an offset and a rate of its own;
+//! the shared clock is the same for all blocks but advances in coarse steps. An anchor is one
+//! moment read on both clocks: it says `global <= time at clock < global + step`.
 //!
 //! Where straight lines fit the anchors of every block, the clocks tick evenly, and [`line`] tells
 //! the time to a few nanoseconds. An H200 under load is not like that: its power management moves
@@ -11,10 +11,10 @@
 //! their anchors and the clock's rates allow. The line is kept where its bound is smaller still:
 //! clocks that are even and badly read.
 //!
-//! The two clocks are not read at once. Time that every read takes alike shifts all blocks alike;
-//! what it varies by is allowed for by [`READ_NS`] either way. Where the anchors show that it
-//! varied more, twice the least allowance under which they agree is taken, and the bound grows
-//! with it.
+//! The two clocks are not read at the same instant. A constant delay between the two reads shifts
+//! all blocks alike; the variation of that delay is bounded by [`READ_NS`] either way. Where the
+//! anchors contradict this bound, twice the least bound under which they agree is used, and the
+//! error bound grows with it.
 
 use crate::MAX_TOKEN_NS;
 use line::Line;
@@ -39,13 +39,17 @@ const READ_MAX_NS: f64 = 10_000.0;
 const RATE_TOLERANCE: f64 = 0.5;
 /// Rates that a clock of stamps can have, in ticks a second.
 const CLOCK_HZ: std::ops::RangeInclusive<u64> = 1_000_000..=100_000_000_000;
+/// Blocks, and anchors of all of them, that are compared with one another to find those of one
+/// clock: several times what any GPU has. With more, lines alone are tried.
+const TUNNEL_BLOCKS_MAX: usize = 1024;
+const TUNNEL_ANCHORS_MAX: usize = 1 << 17;
 /// Allowances are searched to this.
 const SEARCH_NS: f64 = 1.0 / 64.0;
 
-/// Why a block's clock could not be laid on the shared one.
+/// Why a block's clock could not be mapped to the shared one.
 #[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
 pub enum AlignError {
-    /// One moment, or none, on both clocks.
+    /// Fewer than two anchors.
     #[error("{0} anchors, but an alignment needs two at least")]
     TooFew(usize),
     /// All anchors at one reading of the block's clock.
@@ -88,7 +92,7 @@ pub enum AlignError {
     FarAway(u64),
 }
 
-/// What is known of the clocks beforehand.
+/// Nominal properties of the clocks.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Clocks {
     /// Ticks a second that the blocks' clocks claim.
@@ -97,7 +101,7 @@ pub(crate) struct Clocks {
     pub step_ns: u64,
 }
 
-/// What a block brings to the alignment.
+/// A block's input to the alignment.
 #[derive(Clone, Debug)]
 pub(crate) struct Block<'a> {
     pub anchors: &'a [Anchor],
@@ -105,7 +109,7 @@ pub(crate) struct Block<'a> {
     pub readings: Vec<u64>,
 }
 
-/// The way from one block's clock to the shared one.
+/// The map from one block's clock to the shared one.
 #[derive(Clone, Debug)]
 pub(crate) enum Map {
     Line(Line),
@@ -132,15 +136,15 @@ pub(crate) struct Maps {
     pub method: Method,
 }
 
-/// The method, for people to read.
+/// The method, for the trace's metadata.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Method {
     /// All blocks read the shared clock itself.
     None,
     /// `read_ns`: by how much the time between an anchor's reads was allowed to vary, either way.
     Lines { read_ns: f64 },
-    /// So many clocks, with rates in MHz as they were seen over the shortest stretches. Half of all
-    /// times are true to `typical_ns`.
+    /// The number of distinct clocks, and their lowest and highest rate in MHz over the shortest
+    /// stretches. Half of all times are true to `typical_ns`.
     Tunnels { read_ns: f64, typical_ns: f64, clocks: usize, mhz: (f64, f64) },
 }
 
@@ -175,6 +179,10 @@ impl Maps {
 
     /// Aligns all blocks by tunnels, unless one leads nowhere or further than a token.
     fn tunnels(clocks: Clocks, blocks: &[Option<Block<'_>>], base_ns: u64) -> Option<Maps> {
+        let anchors: usize = blocks.iter().flatten().map(|block| block.anchors.len()).sum();
+        if blocks.len() > TUNNEL_BLOCKS_MAX || anchors > TUNNEL_ANCHORS_MAX {
+            return None;
+        }
         let pools = pool::pools(clocks, blocks, base_ns);
         let loose = Rates::loose(clocks);
         let pins = |members: &Vec<usize>| {

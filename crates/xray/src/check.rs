@@ -34,12 +34,17 @@ pub(crate) fn meta(meta: &Meta) -> Result<(), TraceError> {
 }
 
 fn text(field: &'static str, text: &str) -> Result<(), TraceError> {
-    let short = !text.trim().is_empty() && text.len() <= MAX_TEXT;
-    if short && !text.chars().any(char::is_control) {
-        Ok(())
-    } else {
-        Err(TraceError::BadText(field))
-    }
+    if is_short_line(text) { Ok(()) } else { Err(TraceError::BadText(field)) }
+}
+
+/// Whether a text can stand in a line of a terminal, a picture or a table: nothing in it steers.
+pub(crate) fn is_short_line(text: &str) -> bool {
+    let steers = |c: char| {
+        let turns = matches!(c, '\u{200e}'..='\u{200f}' | '\u{202a}'..='\u{202e}');
+        let isolates = matches!(c, '\u{2066}'..='\u{2069}');
+        c.is_control() || turns || isolates || matches!(c, '\u{2028}' | '\u{2029}')
+    };
+    !text.trim().is_empty() && text.len() <= MAX_TEXT && !text.chars().any(steers)
 }
 
 fn at_most(field: &'static str, found: u64, limit: u64) -> Result<(), TraceError> {

@@ -297,8 +297,8 @@ impl Reader<'_> {
         Ok(list)
     }
 
-    /// A count of what takes so many bytes each: never more than what is left can hold, so that
-    /// it can be made room for.
+    /// A count of items of at least `least_bytes` each: never more than the rest of the file can
+    /// hold, so that memory can be reserved for it.
     fn count(&mut self, what: &'static str, least_bytes: usize) -> Result<usize, DumpError> {
         let at = self.at;
         let count = self.u64(what)?;

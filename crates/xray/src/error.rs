@@ -138,7 +138,7 @@ pub enum TraceError {
     /// A role's last stamp opens a span that never ends.
     #[error("{0} is the last of its role, but is not `unrecorded`: its span has no end")]
     OpenEnd(StampAt),
-    /// The clocks of a dump lie too far apart for one token.
+    /// The stamps of a dump are too far apart for one token.
     #[error("the stamps span {0} ns, more than {MAX_TOKEN_NS} ns: that is not one token")]
     TooLongToken(u64),
     /// Nothing begins at 0.

@@ -1,9 +1,13 @@
-//! The hang hunter: a step that did not end, as a file, and who waited for whom in it.
+//! The file of a step that timed out, and its chain of waits: which block waited for which.
 
 use monolith_abi::fault::{BlockWait, FaultDump};
 use monolith_abi::{Phase, Role, WaitKind};
 use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+
+use crate::check::is_short_line;
+use crate::names::escaped;
 
 /// Format and version, first in every file.
 pub const SCHEMA: &str = "monolith-fault/1";
@@ -30,6 +34,9 @@ pub enum FaultFileError {
         /// The name.
         name: String,
     },
+    /// A text that is empty, too long or has control characters.
+    #[error("{0} is not a short line of text")]
+    BadText(&'static str),
     /// A wait of, or for, a block that there is not.
     #[error("a wait names block {block}, but there are {blocks} blocks")]
     UnknownBlock {
@@ -100,12 +107,20 @@ pub fn read(bytes: &[u8]) -> Result<FaultDump, FaultFileError> {
     if bytes.len() > MAX_BYTES {
         return Err(FaultFileError::TooLong);
     }
-    let refuse = |error: serde_json::Error| FaultFileError::Json(error.to_string());
+    // The message may quote the file.
+    let refuse = |error: serde_json::Error| FaultFileError::Json(escaped(&error.to_string()));
     let FileSchema { schema } = serde_json::from_slice(bytes).map_err(refuse)?;
     if schema != SCHEMA {
         return Err(FaultFileError::Schema(schema));
     }
     let file: File = serde_json::from_slice(bytes).map_err(refuse)?;
+    for (field, text) in
+        [("variant", &file.variant), ("device", &file.device), ("model", &file.model)]
+    {
+        if !is_short_line(text) {
+            return Err(FaultFileError::BadText(field));
+        }
+    }
     let dump = FaultDump {
         cause: wait_from_file(&file.cause)?,
         waits: file.waits.iter().map(wait_from_file).collect::<Result<_, _>>()?,
@@ -159,7 +174,7 @@ fn wait_from_file(file: &FileWait) -> Result<BlockWait, FaultFileError> {
 /// How a chain of waits ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChainEnd {
-    /// The block waited for nothing: it never came to post, or failed on the way.
+    /// The block waited for nothing: it had not reached its post, or failed before it.
     Idle(u16),
     /// The block waited for a value of its own: it went past the phase without posting.
     Itself(u16),
@@ -172,6 +187,11 @@ pub enum ChainEnd {
 /// From the cause on: each block, and what it waited for, as far as the waits go.
 pub fn chain(dump: &FaultDump) -> (Vec<&BlockWait>, ChainEnd) {
     let mut links = vec![&dump.cause];
+    let mut met = BTreeSet::from([dump.cause.block]);
+    let mut first_of: BTreeMap<u16, &BlockWait> = BTreeMap::new();
+    for wait in dump.waits.iter().filter(|wait| wait.role == Role::Consumer) {
+        first_of.entry(wait.block).or_insert(wait);
+    }
     loop {
         let last = links[links.len() - 1];
         if last.kind != WaitKind::Exchange {
@@ -180,19 +200,17 @@ pub fn chain(dump: &FaultDump) -> (Vec<&BlockWait>, ChainEnd) {
         if last.producer == last.block {
             return (links, ChainEnd::Itself(last.block));
         }
-        if links.iter().any(|link| link.block == last.producer) {
+        if !met.insert(last.producer) {
             return (links, ChainEnd::Circle(last.producer));
         }
-        let is_next =
-            |wait: &&BlockWait| wait.block == last.producer && wait.role == Role::Consumer;
-        match dump.waits.iter().find(is_next) {
+        match first_of.get(&last.producer) {
             Some(next) => links.push(next),
             None => return (links, ChainEnd::Idle(last.producer)),
         }
     }
 }
 
-/// Who waited for whom, for the terminal.
+/// The chain of waits and all other waits, for the terminal.
 #[derive(Debug)]
 pub struct Report<'a>(pub &'a FaultDump);
 

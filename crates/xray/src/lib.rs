@@ -1,9 +1,9 @@
 //! The X-ray: what every block did during one token, and what each wait waited for.
 //!
-//! One way through, nothing flows back: an engine leaves a [`Dump`](monolith_abi::dump::Dump)
-//! ([`dump_file`] keeps it on disk); [`trace_from_dump`] checks it and lays the blocks' clocks on
-//! one another; [`Analysis`] adds it up for the terminal; [`page`] writes it down for the page.
-//! Engines are strangers here: this crate sees stamps, never how they were made.
+//! Data flows one way: an engine leaves a [`Dump`](monolith_abi::dump::Dump) ([`dump_file`] keeps
+//! it on disk); [`trace_from_dump`] checks it and aligns the blocks' clocks; [`Analysis`] adds it
+//! up for the terminal; [`page`] writes the page's file. This crate knows nothing of engines: it
+//! sees stamps, never how they were made.
 
 #![forbid(unsafe_code)]
 

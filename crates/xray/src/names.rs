@@ -8,6 +8,15 @@ use std::collections::BTreeMap;
 
 use crate::PhaseBytes;
 
+/// Text out of a file, fit for a terminal: control characters are written as escapes.
+pub(crate) fn escaped(text: &str) -> String {
+    let escape = |c: char| match c.is_control() {
+        true => c.escape_default().to_string(),
+        false => c.to_string(),
+    };
+    text.chars().map(escape).collect()
+}
+
 /// A phase by its name.
 pub(crate) fn phase<S: Serializer>(phase: &Phase, to: S) -> Result<S::Ok, S::Error> {
     to.serialize_str(phase.name())

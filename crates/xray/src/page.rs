@@ -2,6 +2,7 @@
 //! crate. Ids index into lists of names in the same file, and the reader goes by name: a later
 //! version's unknown phase is refused, never mistaken for another.
 
+use crate::names::escaped;
 use crate::{MAX_TOKEN_NS, Meta, Spans, Streams, Trace, TraceError};
 use flate2::Compression;
 use flate2::bufread::GzDecoder;
@@ -18,6 +19,12 @@ pub const SCHEMA: &str = "monolith-trace/2";
 /// the memory.
 pub const MAX_JSON_BYTES: usize = 64 << 20;
 
+/// Most values that a column takes: the reader's memory is bounded by what it keeps, and not only
+/// by what it reads, since a comma and a digit become eight bytes.
+pub const MAX_ROWS: usize = 2 << 20;
+/// Most names in a list, and bytes in all of them.
+const MAX_NAMES: usize = 256;
+
 const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
 
 #[derive(Serialize, Deserialize)]
@@ -25,7 +32,9 @@ const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
 struct File {
     schema: String,
     meta: Meta,
+    #[serde(deserialize_with = "bounded::names")]
     phases: Vec<String>,
+    #[serde(deserialize_with = "bounded::names")]
     kinds: Vec<String>,
     spans: FileSpans,
     streams: FileStreams,
@@ -35,25 +44,85 @@ struct File {
 #[derive(Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct FileSpans {
+    #[serde(deserialize_with = "bounded::rows")]
     counts: Vec<u32>,
+    #[serde(deserialize_with = "bounded::rows")]
     kind: Vec<u8>,
+    #[serde(deserialize_with = "bounded::rows")]
     phase: Vec<u8>,
+    #[serde(deserialize_with = "bounded::rows")]
     layer: Vec<u16>,
+    #[serde(deserialize_with = "bounded::rows")]
     waits_on: Vec<u16>,
+    #[serde(deserialize_with = "bounded::rows")]
     gap_ns: Vec<u64>,
+    #[serde(deserialize_with = "bounded::rows")]
     length_ns: Vec<u64>,
 }
 
 #[derive(Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct FileStreams {
+    #[serde(deserialize_with = "bounded::rows")]
     counts: Vec<u32>,
+    #[serde(deserialize_with = "bounded::rows")]
     phase: Vec<u8>,
+    #[serde(deserialize_with = "bounded::rows")]
     layer: Vec<u16>,
+    #[serde(deserialize_with = "bounded::rows")]
     copies: Vec<u32>,
+    #[serde(deserialize_with = "bounded::rows")]
     bytes: Vec<u64>,
+    #[serde(deserialize_with = "bounded::rows")]
     begin_ns: Vec<u64>,
+    #[serde(deserialize_with = "bounded::rows")]
     length_ns: Vec<u64>,
+}
+
+/// Lists that are refused before they are kept.
+mod bounded {
+    use super::{MAX_NAMES, MAX_ROWS};
+    use serde::de::{Deserialize, Deserializer, Error, SeqAccess, Visitor};
+    use std::fmt;
+    use std::marker::PhantomData;
+
+    pub fn rows<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
+        from: D,
+    ) -> Result<Vec<T>, D::Error> {
+        from.deserialize_seq(List { most: MAX_ROWS, of: PhantomData })
+    }
+
+    pub fn names<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<String>, D::Error> {
+        let names: Vec<String> = from.deserialize_seq(List { most: MAX_NAMES, of: PhantomData })?;
+        if names.iter().map(String::len).sum::<usize>() > 64 * MAX_NAMES {
+            return Err(D::Error::custom("the names are longer than any"));
+        }
+        Ok(names)
+    }
+
+    struct List<T> {
+        most: usize,
+        of: PhantomData<T>,
+    }
+
+    impl<'de, T: Deserialize<'de>> Visitor<'de> for List<T> {
+        type Value = Vec<T>;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            write!(f, "a list of at most {} values", self.most)
+        }
+
+        fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Vec<T>, A::Error> {
+            let mut values = Vec::new();
+            while let Some(value) = list.next_element()? {
+                if values.len() == self.most {
+                    return Err(A::Error::invalid_length(self.most + 1, &self));
+                }
+                values.push(value);
+            }
+            Ok(values)
+        }
+    }
 }
 
 /// Read before the rest, so that another version is called that and not an unknown field.
@@ -75,7 +144,8 @@ pub fn write(trace: &Trace) -> Vec<u8> {
 /// The trace in a file of the page, gzipped or not, or what is wrong with it.
 pub fn read(bytes: &[u8]) -> Result<Trace, TraceError> {
     let json = unpack(bytes)?;
-    let refuse = |error: serde_json::Error| TraceError::Json(error.to_string());
+    // The message may quote the file.
+    let refuse = |error: serde_json::Error| TraceError::Json(escaped(&error.to_string()));
     let FileSchema { schema } = serde_json::from_slice(&json).map_err(refuse)?;
     if schema != SCHEMA {
         return Err(TraceError::Schema(schema));

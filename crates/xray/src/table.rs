@@ -42,12 +42,13 @@ fn summary(analysis: &Analysis, f: &mut Formatter<'_>) -> fmt::Result {
     let count = analysis.blocks.len();
     let plural = if count == 1 { "" } else { "s" };
     writeln!(f, "{}", analysis.step)?;
-    if let Some(Pace { headline_tok_s, overhead_pct, .. }) = analysis.pace {
-        writeln!(
+    match analysis.pace {
+        Some(Pace { headline_tok_s, overhead_pct, .. }) => writeln!(
             f,
             "the loop around it: {headline_tok_s:.0} tok/s unrecorded; recording takes \
              {overhead_pct:.1} % longer"
-        )?;
+        )?,
+        None => writeln!(f, "what recording costs was not measured")?,
     }
     writeln!(
         f,

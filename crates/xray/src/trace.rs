@@ -33,7 +33,7 @@ pub struct Meta {
     pub token_ns: u64,
     /// No time is further than this from the shared clock's, rounded up.
     pub clock_error_ns: u64,
-    /// How the blocks' clocks were laid on one another.
+    /// How the blocks' clocks were aligned.
     pub alignment: String,
     /// Stamps, copies and anchors that did not fit in the engine's buffers.
     pub overflow: u64,

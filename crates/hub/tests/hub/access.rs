@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use monolith_hub::{Error, pull};
+use monolith_hub::{Error, TokenUse, pull};
 
 use crate::repo::{
     COMMIT, Log, Repo, TOKEN, checked, etag, named, pull_model, pull_named, request, settings,
@@ -80,16 +80,19 @@ fn redirects_without_end_end() {
 
 #[test]
 fn refusals_say_what_to_do() {
-    for (status, with_token, cure) in [
-        (401, true, "the token is wrong"),
-        (403, true, "accept its terms"),
-        (401, false, "set HF_TOKEN"),
-        (403, false, "set HF_TOKEN"),
+    for (status, token, cure) in [
+        (401, TokenUse::Sent, "the token is wrong"),
+        (403, TokenUse::Sent, "accept its terms"),
+        (401, TokenUse::None, "set HF_TOKEN"),
+        (401, TokenUse::None, "token files, such as the one of `hf auth login`, are not read"),
+        (403, TokenUse::None, "set HF_TOKEN"),
+        (401, TokenUse::Withheld, "not sent, since HF_HUB_DISABLE_IMPLICIT_TOKEN is set"),
     ] {
         let hub = Server::start(move |_, _| Reply::new(status));
         let cache = tempfile::tempdir().unwrap();
         let mut settings = settings(cache.path(), &hub.url);
-        settings.token = settings.token.filter(|_| with_token);
+        settings.token_withheld = token == TokenUse::Withheld;
+        settings.token = settings.token.filter(|_| token == TokenUse::Sent);
         let error = pull_model(&settings).unwrap_err();
         assert!(matches!(error, Error::Denied { status: got, .. } if got == status));
         assert!(error.to_string().contains(cure), "{error}");
@@ -106,7 +109,7 @@ fn a_gated_file_is_a_refusal_too() {
     });
     let cache = tempfile::tempdir().unwrap();
     let error = pull_model(&settings(cache.path(), &hub.url)).unwrap_err();
-    assert!(matches!(error, Error::Denied { status: 403, token_sent: true, .. }), "{error}");
+    assert!(matches!(error, Error::Denied { status: 403, token: TokenUse::Sent, .. }), "{error}");
 }
 
 #[test]

@@ -1,8 +1,9 @@
 //! Networks and servers that fail half-way, and contents that are wrong.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
-use monolith_hub::{Error, Files, pull};
+use monolith_hub::{Error, Files, Limits, Missing, pull};
 
 use crate::repo::{Log, Repo, etag, pull_model, pull_named, request, settings, tree};
 use crate::server::{Reply, Request, Server};
@@ -147,16 +148,16 @@ fn more_bytes_than_announced_are_not_read_to_the_end() {
 
 #[test]
 fn files_without_a_checksum_or_size_are_not_downloaded() {
-    for (reply, missing) in [
-        (Reply::ok("x"), "checksum"),
-        (Reply::ok("x").header("ETag", "\"abc\""), "checksum"),
-        (Reply::ok("x").header("ETag", "\"../../../x\""), "checksum"),
-        // A redirect to where the hub is not, with no word on the size behind it.
+    let sum = |etag: &str| Missing::Checksum((!etag.is_empty()).then(|| etag.to_owned()));
+    for (reply, expected, words) in [
+        (Reply::ok("x"), sum(""), "it sends no ETag"),
+        (Reply::ok("x").header("ETag", "\"abc\""), sum("\"abc\""), "is neither a SHA-256"),
+        (Reply::ok("x").header("ETag", "\"65a1-1f4\""), sum("\"65a1-1f4\""), "65a1-1f4"),
+        (Reply::ok("x").header("ETag", "\"../../x\""), sum("\"../../x\""), "../../x"),
         (
-            Reply::new(302)
-                .header("Location", "http://cdn.invalid/x")
-                .header("X-Linked-ETag", etag("x", b"x")),
-            "size",
+            Reply::ok("x").header("ETag", etag("x", b"x")).header("Content-Encoding", "gzip"),
+            Missing::Size,
+            "does not say its size",
         ),
     ] {
         let repo = Repo::default();
@@ -166,12 +167,61 @@ fn files_without_a_checksum_or_size_are_not_downloaded() {
         });
         let cache = tempfile::tempdir().unwrap();
         let error = pull_named(&settings(cache.path(), &hub.url), &["config.json"]).unwrap_err();
-        assert!(
-            matches!(&error, Error::Unverifiable { missing: m, .. } if *m == missing),
-            "{error}"
-        );
+        let text = error.to_string();
+        let Error::Unverifiable { missing, from, redirect, .. } = error else { panic!("{text}") };
+        assert_eq!((missing, redirect), (expected, None));
+        assert!(from.starts_with(&hub.url) && text.contains(&from), "{text}");
+        assert!(text.contains(words) && text.contains("without HF_ENDPOINT"), "{text}");
         assert_eq!(hub.count("GET", "config.json"), 0);
     }
+}
+
+#[test]
+fn a_hub_that_gives_a_byte_now_and_then_is_left() {
+    let limits = Limits {
+        silence: Duration::from_secs(10),
+        window: Duration::from_millis(60),
+        window_bytes_min: 1000,
+    };
+    let pause = Duration::from_millis(10);
+    // The contents of a file: what arrived is kept, and each try goes on from there.
+    let hub = hub_with(move |request, bytes, _| Some(Reply::ranged(bytes, request).pause(pause)));
+    let cache = tempfile::tempdir().unwrap();
+    let mut settings = settings(cache.path(), &hub.url);
+    settings.limits = limits;
+    let error = pull_model(&settings).unwrap_err();
+    let text = error.to_string();
+    assert!(matches!(error, Error::TooSlow { .. }), "{text}");
+    assert!(text.contains("of 300000 bytes; what arrived is kept"), "{text}");
+    assert!(text.contains("the same command goes on from there"), "{text}");
+    let starts: Vec<_> = hub
+        .requests()
+        .iter()
+        .filter(|r| r.method == "GET" && r.path.ends_with(WEIGHTS))
+        .map(|request| request.range_start().unwrap_or(0))
+        .collect();
+    assert!(starts.len() == 3 && starts.is_sorted() && starts[2] > starts[0], "{starts:?}");
+
+    // The list of files.
+    let repo = Repo::default();
+    let hub = Server::start(move |request, _| repo.answer(request).pause(pause));
+    settings.endpoint = hub.url.parse().unwrap();
+    let error = pull_model(&settings).unwrap_err();
+    assert!(error.to_string().contains("too slow: "), "{error}");
+    assert_eq!(hub.requests().len(), 3);
+}
+
+#[test]
+fn a_hub_that_falls_silent_is_left() {
+    let hub = hub_with(|request, bytes, _| {
+        Some(Reply::ranged(bytes, request).pause(Duration::from_secs(3600)))
+    });
+    let cache = tempfile::tempdir().unwrap();
+    let mut settings = settings(cache.path(), &hub.url);
+    settings.limits.silence = Duration::from_millis(100);
+    let error = pull_model(&settings).unwrap_err();
+    assert!(matches!(error, Error::Network { .. }), "{error}");
+    assert!(error.to_string().contains("of 300000 bytes"), "{error}");
 }
 
 #[test]

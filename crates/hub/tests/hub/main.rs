@@ -5,5 +5,7 @@
 mod access;
 mod cache;
 mod faults;
+mod redirects;
 mod repo;
 mod server;
+mod tls;

@@ -4,7 +4,10 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
-use monolith_hub::{Error, Files, Progress, PullRequest, Retry, Settings, Snapshot, Token, pull};
+use monolith_hub::{
+    Authorities, Error, Files, Limits, Progress, PullRequest, Retry, Settings, Snapshot, Token,
+    pull,
+};
 use sha1::Sha1;
 use sha2::{Digest, Sha256};
 
@@ -69,13 +72,16 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// With a token, and no patience.
+/// With a token, and short pauses.
 pub fn settings(cache: &Path, url: &str) -> Settings {
     Settings {
         cache_dir: cache.to_owned(),
         endpoint: url.parse().unwrap(),
         token: Token::new(TOKEN),
+        token_withheld: false,
         offline: false,
+        authorities: Authorities::default(),
+        limits: Limits::default(),
         retry: Retry {
             attempts_max: 3,
             pause_min: Duration::from_millis(1),

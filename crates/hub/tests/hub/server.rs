@@ -1,10 +1,11 @@
-//! A hub on the loopback interface, with faults to order.
+//! A hub on the loopback interface that injects faults.
 
 use std::collections::HashMap;
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 use std::thread;
+use std::time::Duration;
 
 /// A request as it arrived; header names in lower case.
 #[derive(Debug, Clone)]
@@ -21,14 +22,16 @@ impl Request {
     }
 }
 
-/// An answer, perhaps a lie.
+/// An answer, correct or not.
 #[derive(Debug, Clone, Default)]
 pub struct Reply {
     pub status: u16,
     pub headers: Vec<(&'static str, String)>,
     pub body: Vec<u8>,
-    /// Close the connection after so many bytes of the body.
+    /// Close the connection after this number of bytes of the body.
     pub cut_at: Option<usize>,
+    /// Send the body byte by byte, with this pause after each.
+    pub pause: Option<Duration>,
 }
 
 impl Reply {
@@ -50,6 +53,11 @@ impl Reply {
         self
     }
 
+    pub fn pause(mut self, pause: Duration) -> Self {
+        self.pause = Some(pause);
+        self
+    }
+
     /// `body`, or the rest of it where the request asks for a range.
     pub fn ranged(body: &[u8], request: &Request) -> Self {
         match request.range_start() {
@@ -67,17 +75,37 @@ pub struct Server {
     seen: Arc<Mutex<Vec<Request>>>,
 }
 
+/// What a request arrives on and its answer leaves by.
+pub trait Stream: Read + Write {}
+
+impl<T: Read + Write> Stream for T {}
+
 impl Server {
     /// Answers every request by `answer`, which is also told how many came before it.
     pub fn start(answer: impl Fn(&Request, usize) -> Reply + Send + Sync + 'static) -> Self {
+        Self::start_over("http", "127.0.0.1", |stream| Some(Box::new(stream)), answer)
+    }
+
+    /// The same for connections that `open` makes streams of; none is one that failed.
+    pub fn start_over(
+        scheme: &str,
+        host: &str,
+        open: impl Fn(TcpStream) -> Option<Box<dyn Stream>> + Send + Sync + 'static,
+        answer: impl Fn(&Request, usize) -> Reply + Send + Sync + 'static,
+    ) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let url = format!("http://{}", listener.local_addr().unwrap());
+        let url = format!("{scheme}://{host}:{}", listener.local_addr().unwrap().port());
         let seen = Arc::new(Mutex::new(Vec::new()));
-        let (log, answer) = (Arc::clone(&seen), Arc::new(answer));
+        let (log, answer, open) = (Arc::clone(&seen), Arc::new(answer), Arc::new(open));
         thread::spawn(move || {
             for stream in listener.incoming().map_while(Result::ok) {
-                let (log, answer) = (Arc::clone(&log), Arc::clone(&answer));
-                thread::spawn(move || serve(stream, &log, &*answer));
+                let (log, answer, open) =
+                    (Arc::clone(&log), Arc::clone(&answer), Arc::clone(&open));
+                thread::spawn(move || {
+                    if let Some(mut stream) = open(stream) {
+                        serve(&mut *stream, &log, &*answer);
+                    }
+                });
             }
         });
         Self { url, seen }
@@ -95,11 +123,11 @@ impl Server {
 }
 
 fn serve(
-    mut stream: TcpStream,
+    stream: &mut dyn Stream,
     log: &Mutex<Vec<Request>>,
     answer: &dyn Fn(&Request, usize) -> Reply,
 ) {
-    let Some(request) = read_request(&stream) else { return };
+    let Some(request) = read_request(stream) else { return };
     let earlier = {
         let mut log = log.lock().unwrap();
         log.push(request.clone());
@@ -118,11 +146,26 @@ fn serve(
     // A client that has heard enough may hang up.
     let _ = stream.write_all(head.as_bytes());
     if request.method != "HEAD" {
-        let _ = stream.write_all(&reply.body[..sent]);
+        send(stream, &reply.body[..sent], reply.pause);
+    }
+    let _ = stream.flush();
+}
+
+fn send(stream: &mut dyn Stream, body: &[u8], pause: Option<Duration>) {
+    let Some(pause) = pause else {
+        let _ = stream.write_all(body);
+        return;
+    };
+    for byte in body {
+        // Until the client has heard enough.
+        if stream.write_all(&[*byte]).and_then(|()| stream.flush()).is_err() {
+            return;
+        }
+        thread::sleep(pause);
     }
 }
 
-fn read_request(stream: &TcpStream) -> Option<Request> {
+fn read_request(stream: &mut dyn Stream) -> Option<Request> {
     let mut lines = BufReader::new(stream).lines().map_while(Result::ok);
     let first = lines.next()?;
     let mut words = first.split(' ').map(str::to_owned);

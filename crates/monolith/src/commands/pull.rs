@@ -8,7 +8,7 @@ use crate::text_out::{put, say};
 use monolith_hub::{Error, Files, Progress, PullRequest, RepoId, Revision};
 use std::time::Duration;
 
-/// Downloads a model; prints the folder that it lies in.
+/// Downloads a model and prints its folder.
 ///
 /// # Errors
 /// Code 6 where the hub or the network refuses, 2 for an impossible name.
@@ -24,6 +24,7 @@ pub fn run(args: &PullArgs) -> Result<(), Exit> {
         let code = match &error {
             Error::Disk { .. } | Error::NoCacheDir => Code::Failure,
             Error::NotCached { .. } => Code::NoModel,
+            Error::Authorities { .. } => Code::Usage,
             _ => Code::Remote,
         };
         Exit::new(code, error)

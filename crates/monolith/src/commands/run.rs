@@ -5,7 +5,7 @@ use crate::exit::{Code, Exit};
 use crate::progress::{Progress, Unit};
 use crate::sample::{Sampler, Sampling};
 use crate::text_out::{Kind, check_output, put, say, write_file};
-use crate::{engine, interrupt, prompt, source};
+use crate::{engine, interrupt, overhead::Recorded, prompt, source};
 use monolith_abi::dump::Dump;
 use monolith_engine::{Engine, EngineError};
 use monolith_pack::Pack;
@@ -22,8 +22,11 @@ use std::time::{Duration, Instant};
 /// not fit.
 pub fn run(args: &RunArgs) -> Result<(), Exit> {
     let begin = Instant::now();
-    let options = engine::options(&args.engine)?;
-    let options = if args.xray.file.is_some() { options.recording() } else { options };
+    let headline = engine::options(&args.engine)?;
+    let options = match &args.xray.file {
+        Some(_) => headline.clone().recording(),
+        None => headline.clone(),
+    };
     if let Some(path) = &args.xray.file {
         check_output(path, if is_dump(path) { Kind::Dump } else { Kind::Trace })?;
     }
@@ -55,7 +58,13 @@ pub fn run(args: &RunArgs) -> Result<(), Exit> {
         say(&report.line());
     }
     match (&args.xray.file, dump) {
-        (Some(path), Some(dump)) => write_trace(args, path, &dump),
+        (Some(path), Some(dump)) => {
+            let of_prompt = outcome.prefill / outcome.prompt.len().max(1) as u32;
+            let step = outcome.steps.last().copied().unwrap_or(of_prompt);
+            let tokens = [outcome.prompt, outcome.generated].concat();
+            let recorded = Recorded { dump, tokens, step };
+            write_trace(args, path, &recorded.with_pace(&headline, &pack, engine.as_mut()))
+        }
         (Some(path), None) => {
             say(&format!("monolith: no step ended, so {} was not written", path.display()));
             Ok(())

@@ -94,7 +94,8 @@ fn ending(to: ExportFormat) -> &'static str {
     match to {
         ExportFormat::Page => ".json.gz",
         ExportFormat::Perfetto => ".pftrace",
-        ExportFormat::Chrome => ".chrome.json",
+        // Not `.chrome.json`: speedscope takes that for a CPU profile of Chrome's.
+        ExportFormat::Chrome => ".chrome-trace.json",
         ExportFormat::Speedscope => ".speedscope.json",
         ExportFormat::Csv => ".csv",
         ExportFormat::Png => ".png",

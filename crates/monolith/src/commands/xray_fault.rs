@@ -1,4 +1,4 @@
-//! `monolith xray fault`: who waited for whom in a step that did not end.
+//! `monolith xray fault`: which block waited for which in a step that timed out.
 
 use crate::args::XrayFaultArgs;
 use crate::exit::{Code, Exit, OrExit};

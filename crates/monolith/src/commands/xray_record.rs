@@ -9,7 +9,7 @@ use crate::{engine, source};
 use anyhow::Context;
 use monolith_abi::dump::Dump;
 use monolith_engine::Engine;
-use monolith_harness::pace::{Pair, RecordOptions, record};
+use monolith_harness::pace::{Builds, RecordOptions, record};
 use monolith_harness::prompts::PromptIds;
 use monolith_xray::{Analysis, dump_file, trace_from_dump};
 use std::path::PathBuf;
@@ -43,10 +43,11 @@ pub fn run(args: &XrayRecordArgs) -> Result<(), Exit> {
     }
     for (&position, path) in args.at.iter().zip(&paths) {
         let options = RecordOptions { position, steps: args.steps, runs: args.runs };
-        let mut pair = Pair { headline: headline.as_mut(), recording: recording.as_mut() };
+        let (headline, recording) = (headline.as_mut(), recording.as_mut());
+        let mut builds = Builds::Two { headline, recording };
         let progress = Progress::new("record");
         let mut tell = |what: &str| progress.doing(what);
-        let dump = record(&mut pair, &sequence, &options, &mut tell).map_err(exit_of)?;
+        let dump = record(&mut builds, &sequence, &options, &mut tell).map_err(exit_of)?;
         drop(progress);
         write_file(path, &dump_file::write(&dump))?;
         put(&format!("{}\n", path.display()))?;

@@ -86,6 +86,35 @@ fn offline_there_is_only_the_cache() {
 }
 
 #[test]
+fn variables_are_read_as_huggingface_hub_reads_them() {
+    let (place, hub) = (Place::new(), Server::start(|request, _| serve(request)));
+    let with = |variables: &[(&str, &str)]| {
+        let mut command = place.command(&["pull", "org/name", "--quiet"]);
+        outcome(command.env("HF_ENDPOINT", &hub.url).envs(variables.iter().copied()))
+    };
+    let foo = place.path("foo");
+    let seen = with(&[("FOO", foo.to_str().unwrap()), ("HF_HOME", "$FOO/hf")]);
+    assert_eq!(seen.code, 0, "{}", seen.stderr);
+    let expected = foo.join("hf/hub/models--org--name/snapshots").join(COMMIT);
+    assert_eq!(seen.stdout, format!("{}\n", expected.display()));
+
+    let requests = hub.requests().len();
+    with(&[("TRANSFORMERS_OFFLINE", "1")]).is_failure(4, "offline, and config.json");
+    assert_eq!(hub.requests().len(), requests);
+
+    let sent = |variables: &[(&str, &str)]| {
+        with(variables);
+        hub.requests().last().unwrap().headers.get("authorization").cloned()
+    };
+    let old = ("HUGGING_FACE_HUB_TOKEN", "hf_old");
+    assert_eq!(sent(&[old]).as_deref(), Some("Bearer hf_old"));
+    assert_eq!(sent(&[old, ("HF_HUB_DISABLE_IMPLICIT_TOKEN", "1")]), None);
+
+    let missing = place.path("no.pem");
+    with(&[("SSL_CERT_FILE", missing.to_str().unwrap())]).is_failure(2, "SSL_CERT_FILE: ");
+}
+
+#[test]
 fn an_endpoint_that_cannot_be_is_wrong_usage() {
     pull(&Place::new(), "nonsense", &["org/name"]).is_failure(2, "hub endpoint \"nonsense\"");
 }

@@ -25,6 +25,9 @@ fn the_page_reads_the_trace() {
     assert_eq!(trace.meta().model, "tiny");
     assert_eq!(trace.meta().position, 33);
     assert_eq!(trace.meta().blocks, 2);
+    // What recording costs was measured, and is said.
+    assert!(trace.meta().pace.is_some_and(|pace| pace.headline_tok_s > 0.0), "{}", seen.stderr);
+    assert!(seen.stderr.contains("tok/s unrecorded; recording takes"), "{}", seen.stderr);
     assert!(place.path("").read_dir().unwrap().count() == 1, "nothing is left beside it");
 }
 
@@ -43,6 +46,7 @@ fn one_token_records_the_prompts_last_step() {
     let place = Place::new();
     run(&place, &["-n", "1", "-p", PROMPT, "--xray", "x.json.gz"]);
     assert_eq!(trace(&place).meta().position, 29);
+    assert!(trace(&place).meta().pace.is_some());
 }
 
 #[test]
@@ -115,7 +119,7 @@ fn every_format_is_written_beside_the_dump_or_where_asked() {
     let place = recorded();
     for (format, name) in [
         ("perfetto", "x.pftrace"),
-        ("chrome", "x.chrome.json"),
+        ("chrome", "x.chrome-trace.json"),
         ("speedscope", "x.speedscope.json"),
         ("csv", "x.csv"),
         ("png", "x.png"),

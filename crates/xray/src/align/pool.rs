@@ -1,9 +1,9 @@
-//! Which blocks run off one clock.
+//! Which blocks share one clock.
 //!
-//! The SMs of a cluster of an H200 show one counter, to a few ticks: their anchors pin one curve,
-//! and many anchors pin it well. That is never assumed, but seen: clocks are one if one curve
-//! passes the anchors of all, and none would if one of them were early or late by some steps of
-//! the shared clock.
+//! The SMs of a cluster of an H200 read the same counter, to a few ticks: their anchors constrain
+//! one curve, and many anchors constrain it well. This is tested, never assumed: two clocks are one
+//! if one curve passes the anchors of both, and no curve would if one of them were early or late by
+//! some steps of the shared clock.
 
 use super::tunnel::{Pin, Rates, narrowed};
 use super::{Block, Clocks, READ_NS};
@@ -17,7 +17,7 @@ const NEAR_NS: f64 = 3_000.0;
 /// of one clock do not agree, its tunnel allows for that.
 const STEPS: f64 = 2.0;
 
-/// Blocks that run off one clock.
+/// Blocks that share one clock.
 struct Pool {
     /// First and last of their clocks at the base.
     starts: (i128, i128),

@@ -1,4 +1,4 @@
-//! Planted clocks are found again, within the bound that is stated.
+//! Simulated clocks are recovered within the bound that is stated.
 
 #![allow(clippy::unwrap_used)]
 
@@ -8,15 +8,15 @@ use proptest::prelude::*;
 const HZ: u64 = 1_980_000_000;
 const BASE_NS: u64 = 1_700_000_000_000_000_000;
 
-/// A block's clock with a planted offset and rate: `truth` is the shared clock, never rounded.
+/// A block's clock with a known offset and rate: `truth` is the shared clock, never rounded.
 #[derive(Clone, Copy, Debug)]
-struct Planted {
+struct TrueClock {
     clock: u64,
     after_base_ns: f64,
     tick_ns: f64,
 }
 
-impl Planted {
+impl TrueClock {
     /// The true shared time of a reading, after the base.
     fn truth(&self, ticks: u64) -> f64 {
         self.after_base_ns + ticks as f64 * self.tick_ns
@@ -40,18 +40,21 @@ impl Planted {
     }
 }
 
-fn fit(clock: &Planted, reads: &[(u64, f64)], step_ns: u64, last: u64) -> Result<Line, AlignError> {
+fn fit(
+    clock: &TrueClock,
+    reads: &[(u64, f64)],
+    step_ns: u64,
+    last: u64,
+) -> Result<Line, AlignError> {
     let clocks = Clocks { clock_hz: HZ, step_ns };
     let readings = (clock.clock, clock.clock + last);
     Line::fit(clocks, &clock.anchors(reads, step_ns), readings, BASE_NS)
 }
 
 /// A clock anywhere, with a rate up to 40 % off the claimed one.
-fn planted() -> impl Strategy<Value = Planted> {
-    (0..1_u64 << 63, 1e3..1e6_f64, 0.6..1.4_f64).prop_map(|(clock, after_base_ns, rate)| Planted {
-        clock,
-        after_base_ns,
-        tick_ns: 1e9 / HZ as f64 * rate,
+fn true_clock() -> impl Strategy<Value = TrueClock> {
+    (0..1_u64 << 63, 1e3..1e6_f64, 0.6..1.4_f64).prop_map(|(clock, after_base_ns, rate)| {
+        TrueClock { clock, after_base_ns, tick_ns: 1e9 / HZ as f64 * rate }
     })
 }
 
@@ -65,7 +68,7 @@ fn reads(jitter_ns: f64) -> impl Strategy<Value = Vec<(u64, f64)>> {
 proptest! {
     #[test]
     fn every_reading_is_within_the_bound(
-        clock in planted(),
+        clock in true_clock(),
         reads in reads(READ_NS),
         step_ns in prop::sample::select(vec![1_u64, 32, 64, 1024]),
         readings in prop::collection::vec(0..1_500_000_u64, 1..40),
@@ -83,7 +86,7 @@ proptest! {
 
     #[test]
     fn later_readings_are_never_earlier(
-        clock in planted(),
+        clock in true_clock(),
         reads in reads(20.0),
         mut readings in prop::collection::vec(0..1_500_000_u64, 2..40),
     ) {
@@ -98,7 +101,7 @@ proptest! {
 
     #[test]
     fn many_anchors_make_a_small_bound(
-        clock in planted(),
+        clock in true_clock(),
         reads in prop::collection::btree_set(1..1_199_999_u64, 198),
         step_ns in prop::sample::select(vec![32_u64, 64]),
     ) {
@@ -126,7 +129,7 @@ fn reads_further_apart_than_allowed_for_widen_the_bound() {
     let mut jitter_ns = || random() * 60.0 - 30.0;
     for rate in 0..50 {
         let tick_ns = 0.4 + 0.005 * f64::from(rate);
-        let clock = Planted { clock: 1 << 62, after_base_ns: 5e3, tick_ns };
+        let clock = TrueClock { clock: 1 << 62, after_base_ns: 5e3, tick_ns };
         let reads: Vec<(u64, f64)> = (0..300).map(|at| (at * 4_003, jitter_ns())).collect();
         let line = fit(&clock, &reads, 64, 1_200_000).unwrap();
         assert!(line.error_ns > 20.0 && line.error_ns < 65.0, "{}", line.error_ns);
@@ -141,7 +144,7 @@ fn two_hundred_anchors_make_a_small_bound_whatever_the_step() {
     for (step_ns, least, most) in [(1, 2.0, 3.0), (64, 2.0, 10.0), (1024, 2.0, 100.0)] {
         for rate in 0..50 {
             let tick_ns = 0.4 + 0.005 * f64::from(rate);
-            let clock = Planted { clock: 7, after_base_ns: 5e3, tick_ns };
+            let clock = TrueClock { clock: 7, after_base_ns: 5e3, tick_ns };
             // Not at regular times: those may keep in step with the shared clock's.
             let mut read = |at: u64| (at * 6_007 + (random() * 5e3) as u64, 0.0);
             let reads: Vec<(u64, f64)> = (0..200).map(&mut read).collect();
@@ -155,7 +158,7 @@ fn two_hundred_anchors_make_a_small_bound_whatever_the_step() {
 
 #[test]
 fn two_anchors_are_enough_and_the_bound_says_what_they_are_worth() {
-    let clock = Planted { clock: u64::MAX / 2, after_base_ns: 9e5, tick_ns: 0.505 };
+    let clock = TrueClock { clock: u64::MAX / 2, after_base_ns: 9e5, tick_ns: 0.505 };
     let line = fit(&clock, &[(0, 0.0), (1_200_000, 0.0)], 64, 1_200_000).unwrap();
     assert_eq!(line.error_ns, 34.0);
     assert!(clock.worst(&line, &[0, 600_000, 1_200_000]) <= 34.5);

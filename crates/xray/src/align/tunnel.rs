@@ -2,7 +2,7 @@
 //!
 //! An anchor pins the curve between two times. From there the curve cannot leave faster than the
 //! clock's slowest rate lets it, nor slower than the fastest: whatever keeps to that between all
-//! pins lies in a tunnel, narrow at the pins and wider between them. The middle of the tunnel is
+//! pins stays in a tunnel, narrow at the pins and wider between them. The middle of the tunnel is
 //! taken (piecewise linear, continuous, strictly increasing); half the tunnel's width at a reading
 //! is the error bound there.
 //!
@@ -47,7 +47,7 @@ pub(super) struct Rates {
 }
 
 impl Rates {
-    /// What any clock is believed.
+    /// The widest rates that any clock may have.
     pub fn loose(clocks: Clocks) -> Rates {
         let nominal = 1e9 / clocks.clock_hz as f64;
         let limits = (nominal * (1.0 - RATE_TOLERANCE), nominal * (1.0 + RATE_TOLERANCE));
@@ -83,7 +83,7 @@ impl Rates {
         rates
     }
 
-    /// Shortest and longest tick, on average over so many ticks.
+    /// Shortest and longest tick, averaged over this number of ticks.
     fn over(&self, ticks: f64) -> (f64, f64) {
         let length = (ticks / self.shortest_ticks).max(1.0).log2() as usize;
         self.limits[length.min(LENGTHS - 1)]
@@ -201,7 +201,7 @@ impl Tunnel {
     }
 }
 
-/// Where a reading lies; how many ticks outside.
+/// A reading's place among the pins; outside of them, its distance in ticks.
 enum Place<'a> {
     Before(&'a Pin, f64),
     Between(&'a Pin, &'a Pin),

@@ -40,15 +40,15 @@ impl Stretch {
     }
 }
 
-/// A clock with a planted offset, drift, and rate; `read` is exact to a tick.
-struct Planted {
+/// A clock with a known offset, drift, and rate; `read` is exact to a tick.
+struct TrueClock {
     start: u64,
     stretches: Vec<Stretch>,
 }
 
-impl Planted {
+impl TrueClock {
     /// Rates of 1,700 to 1,980 MHz that last 1 to 12 us, after steps and in ramps.
-    fn new(random: &mut Random, shape: u64) -> Planted {
+    fn new(random: &mut Random, shape: u64) -> TrueClock {
         let (mut common, drift) = (Random(shape), random.between(0.999, 1.001));
         let mut stretches = Vec::new();
         let (mut ns, mut ticks, mut rate) = (-10e3, 0.0, 1.85);
@@ -62,7 +62,7 @@ impl Planted {
             (ns, rate) = (ns + length, to);
             stretches.push(stretch);
         }
-        Planted { start: (random.unit() * 2f64.powi(62)) as u64, stretches }
+        TrueClock { start: (random.unit() * 2f64.powi(62)) as u64, stretches }
     }
 
     fn read(&self, ns: f64) -> u64 {
@@ -95,7 +95,7 @@ impl Timer {
     }
 }
 
-/// What is planted: clocks of one shape, blocks on each, reads.
+/// What is simulated: clocks of one shape, blocks on each, reads.
 #[derive(Clone, Copy, Debug)]
 struct Plan {
     seed: u64,
@@ -107,7 +107,7 @@ struct Plan {
 
 /// A step whose truth is known.
 struct Step {
-    clocks: Vec<Planted>,
+    clocks: Vec<TrueClock>,
     anchors: Vec<Vec<Anchor>>,
     /// True times, the same for all blocks.
     moments: Vec<f64>,
@@ -117,8 +117,8 @@ struct Step {
 impl Step {
     fn new(plan: Plan) -> Step {
         let mut random = Random(plan.seed);
-        let clocks: Vec<Planted> =
-            (0..plan.clocks).map(|_| Planted::new(&mut random, !plan.seed)).collect();
+        let clocks: Vec<TrueClock> =
+            (0..plan.clocks).map(|_| TrueClock::new(&mut random, !plan.seed)).collect();
         let anchors: Vec<Vec<Anchor>> = (0..plan.clocks * plan.blocks)
             .map(|block| anchors(&mut random, &clocks[block / plan.blocks], plan))
             .collect();
@@ -144,7 +144,7 @@ impl Step {
 }
 
 /// Irregular moments, 3 to 12 us apart, from the token's begin to its end.
-fn anchors(random: &mut Random, clock: &Planted, plan: Plan) -> Vec<Anchor> {
+fn anchors(random: &mut Random, clock: &TrueClock, plan: Plan) -> Vec<Anchor> {
     let mut anchors: Vec<Anchor> = Vec::new();
     let mut ns = random.between(-300.0, -20.0);
     loop {

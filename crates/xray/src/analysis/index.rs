@@ -1,14 +1,14 @@
-//! What is looked up in a trace again and again.
+//! Lookup tables over a trace.
 
 use crate::{Span, Trace};
 use monolith_abi::{EventKind, Phase, Role};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
-/// One phase of one layer: what is handed off at once.
+/// One phase of one layer: the unit of a hand-off.
 pub(super) type Part = (Option<u16>, Phase);
 
-/// Looked up by block and by part.
+/// The trace's rows by block and by part.
 pub(super) struct Index {
     /// Rows of each block's consumer spans.
     consumer_rows: Vec<Range<usize>>,
@@ -82,8 +82,11 @@ impl Index {
     /// its last work that began before then and ended no later than `slack_ns` after.
     pub fn posted(&self, block: u16, part: Part, until_ns: u64, slack_ns: u64) -> Option<u64> {
         let ends = self.work_ends.get(&(block, part))?;
-        let seen = |&&(begin, end): &&(u64, u64)| begin < until_ns && end <= until_ns + slack_ns;
-        ends.iter().rev().find(seen).map(|&(_, end)| end.min(until_ns))
+        // A block does one thing at a time: begins and ends are both in order.
+        let begun = ends.partition_point(|&(begin, _)| begin < until_ns);
+        let ended = ends.partition_point(|&(_, end)| end <= until_ns + slack_ns);
+        let last = begun.min(ended).checked_sub(1)?;
+        Some(ends[last].1.min(until_ns))
     }
 
     /// When the last weights of a part had arrived in a block.

@@ -1,5 +1,5 @@
-//! Adds a trace up: where the blocks' time went, whom they waited for, and which chain of work
-//! and hand-offs the token's time is made of.
+//! Adds a trace up: where each block's time went, which block each wait was for, and the critical
+//! path of work and hand-offs through the token.
 
 mod account;
 mod index;
@@ -107,7 +107,7 @@ impl Analysis {
         self.blocks.iter().map(BlockTime::wait_ns).sum()
     }
 
-    /// Time of all blocks' consumers of which nothing is known.
+    /// Time of all blocks' consumers that no span covers.
     pub fn unrecorded_ns(&self) -> u64 {
         self.blocks.iter().map(|block| block.unrecorded_ns).sum()
     }

@@ -2,8 +2,8 @@
 //!
 //! It is followed backwards in time, from the end of the argmax on its block to time 0:
 //!
-//! - Work is compute. Of it, what lies after the moment when half of the producers of the same
-//!   hand-off had posted is skew: with even blocks it would not be there.
+//! - Work is compute. Its part after half of the producers of the same hand-off had posted is skew:
+//!   with evenly loaded blocks it would not exist.
 //! - A wait on an exchange whose producer posted after the wait began: the chain goes on at the
 //!   producer when it posted, and the time from there to the wait's end is hand-off latency.
 //! - Any other wait on an exchange is hand-off latency from its begin, and the chain stays.
@@ -31,7 +31,7 @@ pub enum PathClass {
     Handoff,
     /// Work beyond the median producer's post, and waits for the block's own warps.
     Skew,
-    /// Nothing is known.
+    /// Time that no span covers.
     Unrecorded,
 }
 

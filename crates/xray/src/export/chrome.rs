@@ -1,11 +1,17 @@
 //! The Chrome trace event format (JSON), which many viewers read.
 
+use super::flows::Arrows;
 use super::process_name;
-use super::tracks::{Track, What, tracks};
+use super::tracks::{Edge, Slice, Track, What, tracks};
 use crate::Trace;
 use serde_json::{Value, json};
 
-/// The trace as Chrome JSON: one process, one thread a track, complete events (`X`) that nest.
+/// The trace as Chrome JSON: one process, one thread a track, begins and ends (`B`, `E`) in pairs
+/// that nest, flows (`s`, `f`) from producers' work to the waits that it released.
+///
+/// Why not complete events (`X`): their end is the sum of two numbers of microseconds, which as
+/// floating-point numbers passes the end of the slice around it by the last bit of one slice in
+/// nine. speedscope then draws a staircase.
 pub fn chrome(trace: &Trace) -> Vec<u8> {
     let meta = trace.meta();
     let mut text = String::from("{\"displayTimeUnit\":\"ns\",\"otherData\":");
@@ -22,12 +28,13 @@ pub fn chrome(trace: &Trace) -> Vec<u8> {
     });
     text += &format!("{other},\"traceEvents\":[\n");
     text += &metadata("process_name", 0, &json!({ "name": process_name(trace) }));
+    let arrows = Arrows::of(trace);
     // From 1: thread 0 is the idle one to some viewers.
     for (tid, track) in (1..).zip(&tracks(trace)) {
         text += &format!(",\n{}", metadata("thread_name", tid, &json!({ "name": track.name() })));
         let sort = json!({ "sort_index": tid });
         text += &format!(",\n{}", metadata("thread_sort_index", tid, &sort));
-        events(&mut text, tid, track);
+        events(&mut text, tid, track, &arrows);
     }
     text += "\n]}\n";
     text.into_bytes()
@@ -37,38 +44,89 @@ fn metadata(name: &str, tid: usize, args: &Value) -> String {
     json!({ "ph": "M", "name": name, "pid": 1, "tid": tid, "args": args }).to_string()
 }
 
-fn events(text: &mut String, tid: usize, track: &Track) {
-    for slice in &track.slices {
-        let name = slice.what.name();
-        let category = slice.what.category().unwrap_or("layer");
-        let args = arguments(&slice.what);
-        let ts = microseconds(slice.begin_ns);
-        let dur = microseconds(slice.end_ns - slice.begin_ns);
+fn events(text: &mut String, tid: usize, track: &Track, arrows: &Arrows) {
+    let edges = track.edges();
+    for (index, edge) in edges.iter().enumerate() {
+        match edge {
+            Edge::Begin(slice) if is_moment(slice) => begin(text, tid, slice, "i\",\"s\":\"t"),
+            Edge::Begin(slice) => begin(text, tid, slice, "B"),
+            Edge::End(slice) if is_moment(slice) => {}
+            Edge::End(slice) => {
+                flows(text, tid, slice, arrows);
+                end(text, tid, slice, &edges[index + 1..]);
+            }
+        }
+    }
+}
+
+/// Whether nothing can be drawn of it: it would only be in the way of its neighbours' order.
+fn is_moment(slice: &Slice) -> bool {
+    slice.begin_ns == slice.end_ns
+}
+
+fn begin(text: &mut String, tid: usize, slice: &Slice, kind: &str) {
+    let name = slice.what.name();
+    let category = slice.what.category().unwrap_or("layer");
+    let (ts, args) = (microseconds(slice.begin_ns), arguments(&slice.what));
+    *text += &format!(
+        ",\n{{\"ph\":\"{kind}\",\"pid\":1,\"tid\":{tid},\"ts\":{ts},\"name\":\"{name}\",\
+         \"cat\":\"{category}\",\"args\":{{{args}}}}}"
+    );
+}
+
+/// An end with its begin's name and arguments: speedscope pairs them by these. Where another
+/// slice of the same name and arguments begins at once, speedscope would take that begin first;
+/// without the arguments it does not.
+fn end(text: &mut String, tid: usize, slice: &Slice, after: &[Edge<'_>]) {
+    let (ts, name) = (microseconds(slice.end_ns), slice.what.name());
+    let args = arguments(&slice.what);
+    let at_once = after.iter().take_while(|edge| edge.at_ns() == slice.end_ns);
+    let is_same = |edge: &Edge<'_>| match edge {
+        Edge::Begin(next) => next.what.name() == name && arguments(&next.what) == args,
+        Edge::End(_) => false,
+    };
+    let args =
+        if { at_once }.any(is_same) { String::new() } else { format!(",\"args\":{{{args}}}") };
+    *text += &format!(
+        ",\n{{\"ph\":\"E\",\"pid\":1,\"tid\":{tid},\"ts\":{ts},\"name\":\"{name}\"{args}}}"
+    );
+}
+
+/// The flows at the end of a slice, told a nanosecond early: they are bound to the slice that is
+/// open at their time.
+fn flows(text: &mut String, tid: usize, slice: &Slice, arrows: &Arrows) {
+    let What::Span(row, _) = slice.what else { return };
+    let ts = microseconds(slice.end_ns - 1);
+    let tails = arrows.tails(row).iter().map(|&id| (id, "\"s\""));
+    let heads = arrows.head(row).map(|id| (id, "\"f\",\"bp\":\"e\""));
+    for (id, kind) in tails.chain(heads) {
         *text += &format!(
-            ",\n{{\"ph\":\"X\",\"pid\":1,\"tid\":{tid},\"ts\":{ts},\"dur\":{dur},\
-             \"name\":\"{name}\",\"cat\":\"{category}\",\"args\":{{{args}}}}}"
+            ",\n{{\"ph\":{kind},\"id\":{id},\"pid\":1,\"tid\":{tid},\"ts\":{ts},\
+             \"name\":\"hand-off\",\"cat\":\"hand-off\"}}"
         );
     }
 }
 
-/// What more there is to say. All of it is numbers and names of closed sets: nothing needs
+/// What the name does not say. All of it is numbers and names of closed sets: nothing needs
 /// escaping, here or in the name.
 fn arguments(what: &What) -> String {
-    let layer =
-        |layer: Option<u16>| layer.map_or(String::new(), |layer| format!(",\"layer\":{layer}"));
-    match what {
-        What::Layer(layer) => format!("\"layer\":{layer}"),
+    let (phase, layer, more) = match what {
+        What::Layer(layer) => (None, Some(*layer), String::new()),
         What::Span(_, span) => {
-            let (phase, layer) = (span.phase.name(), layer(span.layer));
-            let on = span.waits_on.map_or(String::new(), |on| format!(",\"waits_on\":{on}"));
-            format!("\"phase\":\"{phase}\"{layer}{on}")
+            let phase = span.kind.is_wait().then_some(span.phase.name());
+            let on = span.waits_on.map_or(String::new(), |on| format!("\"waits_on\":{on}"));
+            (phase, span.layer, on)
         }
         What::Stream(stream) => {
-            let (phase, layer) = (stream.phase.name(), layer(stream.layer));
             let (bytes, copies) = (stream.bytes, stream.copies);
-            format!("\"phase\":\"{phase}\"{layer},\"bytes\":{bytes},\"copies\":{copies}")
+            (None, stream.layer, format!("\"bytes\":{bytes},\"copies\":{copies}"))
         }
-    }
+    };
+    let phase = phase.map(|phase| format!("\"phase\":\"{phase}\""));
+    let layer = layer.map(|layer| format!("\"layer\":{layer}"));
+    let more = Some(more).filter(|more| !more.is_empty());
+    let parts: Vec<String> = [phase, layer, more].into_iter().flatten().collect();
+    parts.join(",")
 }
 
 /// Nanoseconds as microseconds, exactly: the format's times are microseconds, always.

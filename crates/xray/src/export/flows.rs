@@ -7,11 +7,38 @@ use std::collections::BTreeMap;
 /// Arrows in one trace, at most: with more, a viewer shows a black cloud.
 const MAX_FLOWS: usize = 4096;
 
+/// Arrows' ids by row of the span, from 1 on.
+pub(super) struct Arrows {
+    tails: BTreeMap<usize, Vec<u64>>,
+    heads: BTreeMap<usize, u64>,
+}
+
+impl Arrows {
+    pub(super) fn of(trace: &Trace) -> Arrows {
+        let mut arrows = Arrows { tails: BTreeMap::new(), heads: BTreeMap::new() };
+        for (flow, id) in flows(trace).into_iter().zip(1..) {
+            arrows.tails.entry(flow.work).or_default().push(id);
+            arrows.heads.insert(flow.wait, id);
+        }
+        arrows
+    }
+
+    /// The arrows that begin at the end of this row.
+    pub(super) fn tails(&self, row: usize) -> &[u64] {
+        self.tails.get(&row).map_or(&[], Vec::as_slice)
+    }
+
+    /// The arrow that ends at the end of this row.
+    pub(super) fn head(&self, row: usize) -> Option<u64> {
+        self.heads.get(&row).copied()
+    }
+}
+
 /// An arrow from the end of the producer's work to the wait it releases; both are rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Flow {
-    pub(super) work: usize,
-    pub(super) wait: usize,
+struct Flow {
+    work: usize,
+    wait: usize,
 }
 
 /// A phase of a layer.
@@ -20,7 +47,7 @@ type HandOff = (Phase, Option<u16>);
 /// An arrow for each wait on an exchange whose producer is known. When that is more than
 /// [`MAX_FLOWS`], each hand-off (one phase of one layer) keeps its equal share of them: the
 /// longest of its waits. Ordered by the wait's row.
-pub(super) fn flows(trace: &Trace) -> Vec<Flow> {
+fn flows(trace: &Trace) -> Vec<Flow> {
     let spans: Vec<Span> = trace.spans().iter().collect();
     let work = work_by_producer(&spans);
     let mut hand_offs: BTreeMap<HandOff, Vec<Flow>> = BTreeMap::new();

@@ -1,4 +1,4 @@
-//! The trace as a picture: one row a block, for who has a terminal and no viewer.
+//! The trace as a picture with one row a block.
 //!
 //! It needs no font of the system's: its letters are a crate's (`embedded-graphics`).
 

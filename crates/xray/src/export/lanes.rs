@@ -1,18 +1,30 @@
 //! Lines for what overlaps.
 
 use crate::Stream;
+use std::cmp::Reverse;
+use std::collections::{BTreeSet, BinaryHeap};
 
 /// Puts one block's streams on the fewest lanes on which none shares time with another: each on
 /// the first lane that is free.
+///
+/// Streams come in order of their begins.
 pub(super) fn lanes(streams: &[Stream]) -> Vec<Vec<Stream>> {
     let mut lanes: Vec<Vec<Stream>> = Vec::new();
+    let (mut free, mut busy) = (BTreeSet::new(), BinaryHeap::new());
     for &stream in streams {
-        let free =
-            |lane: &&mut Vec<Stream>| lane.last().is_none_or(|last| last.end_ns <= stream.begin_ns);
-        match lanes.iter_mut().find(free) {
-            Some(lane) => lane.push(stream),
-            None => lanes.push(vec![stream]),
+        while let Some(&Reverse((end_ns, lane))) = busy.peek() {
+            if end_ns > stream.begin_ns {
+                break;
+            }
+            busy.pop();
+            free.insert(lane);
         }
+        let lane = free.pop_first().unwrap_or(lanes.len());
+        if lane == lanes.len() {
+            lanes.push(Vec::new());
+        }
+        lanes[lane].push(stream);
+        busy.push(Reverse((stream.end_ns, lane)));
     }
     lanes
 }

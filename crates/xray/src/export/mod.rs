@@ -1,8 +1,8 @@
 //! The trace in other viewers' words. The same trace gives the same bytes, always.
 //!
 //! [`perfetto`] is the fullest: every slice, flows from producers to the waits they release,
-//! counters. [`chrome`] and [`speedscope`] say the same times in two JSON formats, [`csv`] in rows
-//! for a spreadsheet, [`gantt`] in pixels for who has a terminal and nothing else.
+//! counters. [`chrome`] has the slices and the flows in JSON, [`speedscope`] the slices. [`csv`]
+//! has rows for a spreadsheet, [`gantt`] is a picture.
 //!
 //! Tracks of one block, in all of them: its consumers, its loader, its weight stream.
 

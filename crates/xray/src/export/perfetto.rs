@@ -7,7 +7,7 @@
 mod names;
 
 use super::counters::{Curve, blocks_waiting, stream_rate};
-use super::flows::flows;
+use super::flows::Arrows;
 use super::proto::{self, TracePacket, TrackDescriptor, TrackEvent};
 use super::tracks::{Edge, Slice, Track, What, tracks};
 use super::{process_name, sm_of};
@@ -187,8 +187,8 @@ fn begin_event(slice: &Slice, block: u16, sm: Option<u16>) -> TrackEvent {
 fn end_event(slice: &Slice, arrows: &Arrows) -> TrackEvent {
     let mut event = TrackEvent { r#type: Some(proto::SLICE_END), ..TrackEvent::default() };
     if let What::Span(row, _) = slice.what {
-        event.flow_ids = arrows.tails.get(&row).cloned().unwrap_or_default();
-        event.terminating_flow_ids = arrows.heads.get(&row).copied().into_iter().collect();
+        event.flow_ids = arrows.tails(row).to_vec();
+        event.terminating_flow_ids = arrows.head(row).into_iter().collect();
     }
     event
 }
@@ -265,23 +265,6 @@ impl Group {
             description: Some(description),
             ..track(proto::CHILDREN_BY_RANK, FIRST_GROUP_RANK + (self.uuid - FIRST_GROUP) as i32)
         }
-    }
-}
-
-/// Flow ids by row of the span.
-struct Arrows {
-    tails: BTreeMap<usize, Vec<u64>>,
-    heads: BTreeMap<usize, u64>,
-}
-
-impl Arrows {
-    fn of(trace: &Trace) -> Arrows {
-        let mut arrows = Arrows { tails: BTreeMap::new(), heads: BTreeMap::new() };
-        for (flow, id) in flows(trace).into_iter().zip(1..) {
-            arrows.tails.entry(flow.work).or_default().push(id);
-            arrows.heads.insert(flow.wait, id);
-        }
-        arrows
     }
 }
 

@@ -1,4 +1,4 @@
-//! The trace as tracks of slices that nest: what every viewer of slices wants.
+//! The trace as tracks of slices that nest.
 
 use super::lanes::lanes;
 use super::wait_name;
@@ -45,8 +45,8 @@ pub(super) enum What {
 }
 
 impl What {
-    /// What the slice is called. A closed set beside the layers: viewers add up by name, hence
-    /// no other name has a layer or a block in it.
+    /// The slice's name. Apart from the layers' names these are a closed set, without layer or
+    /// block in them: viewers aggregate by name.
     pub(super) fn name(&self) -> Cow<'static, str> {
         match self {
             What::Layer(layer) => format!("L{layer:02}").into(),
@@ -55,7 +55,7 @@ impl What {
         }
     }
 
-    /// The kind of time, in one word; `None` for a layer, lest its time count twice.
+    /// The kind of time, in one word; `None` for a layer, so that its time does not count twice.
     pub(super) fn category(&self) -> Option<&'static str> {
         match self {
             What::Layer(_) => None,
@@ -78,6 +78,16 @@ impl What {
 pub(super) enum Edge<'a> {
     Begin(&'a Slice),
     End(&'a Slice),
+}
+
+impl Edge<'_> {
+    /// When it is.
+    pub(super) fn at_ns(&self) -> u64 {
+        match self {
+            Edge::Begin(slice) => slice.begin_ns,
+            Edge::End(slice) => slice.end_ns,
+        }
+    }
 }
 
 impl Track {

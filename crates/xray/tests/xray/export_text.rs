@@ -10,45 +10,170 @@ use std::collections::BTreeMap;
 
 /// Microseconds with three decimals, as nanoseconds.
 fn ns(us: &Value) -> u64 {
-    (us.as_f64().unwrap() * 1e3).round() as u64
+    let us = us.as_f64().unwrap();
+    assert!(us >= 0.0, "{us} us");
+    (us * 1e3).round() as u64
 }
 
-/// Complete events by thread: begin, end, category.
-fn complete(file: &Value) -> BTreeMap<u64, Vec<(u64, u64, String)>> {
-    let mut threads: BTreeMap<u64, Vec<(u64, u64, String)>> = BTreeMap::new();
-    for event in file["traceEvents"].as_array().unwrap() {
-        if event["ph"] == "X" {
-            let begin_ns = ns(&event["ts"]);
-            let category = event["cat"].as_str().unwrap().to_owned();
-            let event_of = threads.entry(event["tid"].as_u64().unwrap()).or_default();
-            event_of.push((begin_ns, begin_ns + ns(&event["dur"]), category));
+/// A slice of a Chrome trace.
+#[derive(Clone, Debug)]
+struct Slice {
+    name: String,
+    category: String,
+    args: Value,
+    begin_ns: u64,
+    end_ns: u64,
+    depth: usize,
+}
+
+/// A Chrome trace, read event by event as viewers do.
+#[derive(Default)]
+struct Chrome {
+    open: BTreeMap<u64, Vec<Slice>>,
+    last_ns: BTreeMap<u64, u64>,
+    slices: Vec<Slice>,
+    /// Of each flow, the slice that it is in and its time: tail and head.
+    tails: BTreeMap<u64, (Slice, u64)>,
+    heads: BTreeMap<u64, (Slice, u64)>,
+}
+
+impl Chrome {
+    fn read(file: &Value) -> Chrome {
+        let mut chrome = Chrome::default();
+        for event in file["traceEvents"].as_array().unwrap() {
+            if event["ph"] != "M" {
+                chrome.event(event);
+            }
+        }
+        assert!(chrome.open.values().all(Vec::is_empty), "slices are left open");
+        chrome
+    }
+
+    fn event(&mut self, event: &Value) {
+        let (tid, at_ns) = (event["tid"].as_u64().unwrap(), ns(&event["ts"]));
+        let last_ns = self.last_ns.insert(tid, at_ns).unwrap_or(0);
+        assert!(last_ns <= at_ns, "thread {tid} goes back from {last_ns} to {at_ns}");
+        let open = self.open.entry(tid).or_default();
+        let text = |name: &str| event[name].as_str().unwrap().to_owned();
+        match event["ph"].as_str().unwrap() {
+            ph @ ("B" | "i") => {
+                let slice = Slice {
+                    name: text("name"),
+                    category: text("cat"),
+                    args: event["args"].clone(),
+                    begin_ns: at_ns,
+                    end_ns: at_ns,
+                    depth: open.len(),
+                };
+                if ph == "B" { open.push(slice) } else { self.slices.push(slice) }
+            }
+            "E" => {
+                let mut slice = open.pop().expect("an end without a begin");
+                assert_eq!(event["name"], slice.name);
+                assert!(event.get("args").is_none_or(|args| *args == slice.args));
+                slice.end_ns = at_ns;
+                assert!(slice.begin_ns < slice.end_ns, "{slice:?}");
+                self.slices.push(slice);
+            }
+            ph @ ("s" | "f") => {
+                let ends = if ph == "s" { &mut self.tails } else { &mut self.heads };
+                let inner = open.last().expect("a flow in no slice").clone();
+                assert!(ph == "s" || event["bp"] == "e");
+                assert!(ends.insert(event["id"].as_u64().unwrap(), (inner, at_ns)).is_none());
+            }
+            ph => panic!("an event of kind {ph}"),
         }
     }
-    threads
-}
 
-/// Whether of any two events one holds the other or they share no time.
-fn nest(events: &[(u64, u64, String)]) -> bool {
-    let mut open: Vec<u64> = Vec::new();
-    events.iter().all(|&(begin_ns, end_ns, _)| {
-        open.retain(|&until_ns| until_ns > begin_ns);
-        open.push(end_ns);
-        open.is_sorted_by(|outer, inner| outer >= inner)
-    })
+    /// Time of the slices of these categories.
+    fn time_ns(&self, categories: &[&str]) -> u64 {
+        let of = self.slices.iter().filter(|slice| categories.contains(&&*slice.category));
+        of.map(|slice| slice.end_ns - slice.begin_ns).sum()
+    }
 }
 
 fn check_chrome(trace: &Trace) {
-    let file: Value = serde_json::from_slice(&chrome(trace)).unwrap();
-    let threads = complete(&file);
-    assert!(threads.values().all(|events| nest(events)));
-    let all: Vec<_> = threads.into_values().flatten().collect();
-    let time = |categories: &[&str]| -> u64 {
-        let of = all.iter().filter(|(_, _, category)| categories.contains(&category.as_str()));
-        of.map(|(begin_ns, end_ns, _)| end_ns - begin_ns).sum()
-    };
+    let chrome = Chrome::read(&serde_json::from_slice(&chrome(trace)).unwrap());
     let spans: u64 = trace.spans().iter().map(|span| span.duration_ns()).sum();
+    let waits = trace.spans().iter().filter(|span| span.kind.is_wait());
     let streams: u64 = trace.streams().iter().map(|stream| stream.end_ns - stream.begin_ns).sum();
-    assert_eq!(time(&["compute", "wait", "stream"]), spans + streams);
+    assert_eq!(chrome.time_ns(&["compute", "wait", "stream"]), spans + streams);
+    assert_eq!(chrome.time_ns(&["wait"]), waits.map(|span| span.duration_ns()).sum::<u64>());
+    let slices = chrome.slices.iter().filter(|slice| slice.category != "layer");
+    assert_eq!(slices.count(), trace.spans().len() + trace.streams().len());
+    let end_ns = chrome.slices.iter().map(|slice| slice.end_ns).max().unwrap();
+    assert!(end_ns <= trace.meta().token_ns);
+    // Layers are outermost; nothing is deeper than what is in them.
+    assert!(chrome.slices.iter().all(|slice| slice.depth < 2));
+    assert!(chrome.slices.iter().all(|slice| slice.depth == 0 || slice.category != "layer"));
+    assert!(chrome.tails.keys().eq(chrome.heads.keys()), "a flow lacks an end");
+    for (id, (wait, at_ns)) in &chrome.heads {
+        let (work, posted_ns) = &chrome.tails[id];
+        assert_eq!((&*wait.name, &*work.category), ("wait:exchange", "compute"));
+        assert_eq!(
+            (&wait.args["phase"], &wait.args["layer"]),
+            (&json!(work.name), &work.args["layer"])
+        );
+        assert!(posted_ns < at_ns, "flow {id} leads back in time");
+    }
+    let named = trace.spans().iter().filter(|span| span.waits_on.is_some());
+    assert!(chrome.heads.len() <= named.count());
+}
+
+/// The recorded steps that are committed.
+fn committed() -> Vec<(std::path::PathBuf, Trace)> {
+    let results = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../results");
+    let folders = results.read_dir().unwrap().map(|entry| entry.unwrap().path());
+    let files = folders.filter(|path| path.is_dir()).flat_map(|path| path.read_dir().unwrap());
+    let mut paths: Vec<_> = files.map(|entry| entry.unwrap().path()).collect();
+    paths.sort();
+    paths.retain(|path| {
+        let name = path.file_name().unwrap().to_string_lossy();
+        name.starts_with("xray-") && name.ends_with(".json.gz")
+    });
+    let read = |path: std::path::PathBuf| {
+        let trace = monolith_xray::page::read(&std::fs::read(&path).unwrap()).unwrap();
+        (path, trace)
+    };
+    paths.into_iter().map(read).collect()
+}
+
+#[test]
+fn committed_traces_nest_and_add_up() {
+    let traces = committed();
+    assert!(traces.len() >= 8);
+    for (path, trace) in traces {
+        println!("{}", path.display());
+        check_chrome(&trace);
+        check_profiles(&serde_json::from_slice(&speedscope(&trace)).unwrap(), &trace);
+    }
+}
+
+#[test]
+fn what_has_no_length_is_no_slice_of_chromes() {
+    let full = sample();
+    let mut streams = full.streams().clone();
+    streams.end_ns[0] = streams.begin_ns[0];
+    let page = Trace::of_page(full.meta().clone(), consumers(&full), streams).unwrap();
+    check_chrome(&page);
+    let file: Value = serde_json::from_slice(&chrome(&page)).unwrap();
+    let events = file["traceEvents"].as_array().unwrap();
+    assert_eq!(events.iter().filter(|event| event["ph"] == "i").count(), 1);
+}
+
+fn consumers(trace: &Trace) -> Spans {
+    let mut spans = Spans::default();
+    let consumers = trace.spans().iter().filter(|span| span.role == Role::Consumer);
+    consumers.for_each(|span| spans.push(span));
+    spans
+}
+
+#[test]
+fn chromes_flows_are_in_the_slices_that_they_are_of() {
+    let chrome = Chrome::read(&serde_json::from_slice(&chrome(&sample())).unwrap());
+    // A nanosecond before the end of the work, and of the wait.
+    let ends = chrome.heads.iter().map(|(id, head)| (chrome.tails[id].1 + 1, head.1 + 1));
+    assert_eq!(ends.collect::<Vec<_>>(), [(5500, 6000), (9000, 9400)]);
 }
 
 #[test]
@@ -69,7 +194,8 @@ fn chrome_names_its_threads_in_order() {
 #[test]
 fn chrome_times_are_microseconds_with_three_decimals() {
     let text = String::from_utf8(chrome(&sample())).unwrap();
-    assert!(text.contains("\"ts\":4.200,\"dur\":1.800,\"name\":\"wait:exchange\""), "{text}");
+    assert!(text.contains("\"ts\":4.200,\"name\":\"wait:exchange\""), "{text}");
+    assert!(text.contains("\"ts\":6.000,\"name\":\"wait:exchange\""), "{text}");
 }
 
 /// The part of speedscope's schema that an evented profile has to keep.
@@ -116,6 +242,10 @@ fn check_speedscope(trace: &Trace) {
     let validator = jsonschema::validator_for(&speedscope_schema()).unwrap();
     let errors: Vec<_> = validator.iter_errors(&file).map(|error| error.to_string()).collect();
     assert_eq!(errors, [""; 0]);
+    check_profiles(&file, trace);
+}
+
+fn check_profiles(file: &Value, trace: &Trace) {
     let frames = file["shared"]["frames"].as_array().unwrap().len() as u64;
     let tracks: Vec<_> = trace.spans().iter().map(|span| (span.block, span.role)).collect();
     let profiles = file["profiles"].as_array().unwrap();
@@ -185,12 +315,8 @@ fn csv_reads_as_this() {
 #[test]
 fn a_pages_trace_exports_its_streams() {
     let full = sample();
-    let mut spans = Spans::default();
-    full.spans()
-        .iter()
-        .filter(|span| span.role == Role::Consumer)
-        .for_each(|span| spans.push(span));
-    let page = Trace::of_page(full.meta().clone(), spans, full.streams().clone()).unwrap();
+    let page =
+        Trace::of_page(full.meta().clone(), consumers(&full), full.streams().clone()).unwrap();
     let text = String::from_utf8(csv(&page)).unwrap();
     assert!(text.ends_with("1,0,loader,stream,qkv,0,,0,600,16384\n"), "{text}");
     check_chrome(&page);

@@ -131,3 +131,34 @@ proptest! {
         prop_assert!(read(&bytes).is_err());
     }
 }
+
+#[test]
+fn texts_that_steer_a_terminal_are_refused_without_being_repeated() {
+    let whole = write(&fault(wait(0, Phase::Qkv, 1), vec![]));
+    let json: serde_json::Value = serde_json::from_slice(&whole).unwrap();
+    for (pointer, what) in [
+        ("/variant", "variant is not a short line of text"),
+        ("/device", "device is not a short line of text"),
+        ("/model", "model is not a short line of text"),
+        ("/schema", "schema is "),
+        ("/cause/role", "role: unknown name "),
+    ] {
+        let mut json = json.clone();
+        *json.pointer_mut(pointer).unwrap() = "\u{1b}[31m\u{9b}".into();
+        let refusal = read(json.to_string().as_bytes()).unwrap_err().to_string();
+        assert!(refusal.starts_with(what) && !refusal.chars().any(char::is_control), "{refusal}");
+    }
+    let mut json = json.clone();
+    json["\u{1b}[31m"] = 1.into();
+    let refusal = read(json.to_string().as_bytes()).unwrap_err().to_string();
+    assert!(!refusal.chars().any(char::is_control), "{refusal}");
+}
+
+/// A chain visits each block once, whatever the file says.
+#[test]
+fn a_chain_of_every_block_is_followed_at_once() {
+    let waits = (1..u16::MAX).map(|block| wait(block, Phase::Qkv, block + 1)).collect();
+    let dump = FaultDump { blocks: u16::MAX, ..fault(wait(0, Phase::Qkv, 1), waits) };
+    let (links, end) = chain(&dump);
+    assert_eq!((links.len(), end), (usize::from(u16::MAX), ChainEnd::Idle(u16::MAX)));
+}

@@ -259,3 +259,44 @@ fn a_small_file_does_not_unpack_to_fill_the_memory() {
     plain.insert(0, b'{');
     assert_eq!(page::read(&plain), Err(refusal));
 }
+
+/// The memory that a reader takes is bounded by what it keeps.
+#[test]
+fn lists_longer_than_any_traces_are_refused_as_they_are_read() {
+    let most = page::MAX_ROWS;
+    let zeros = format!("[{}0]", "0,".repeat(most));
+    for column in ["counts", "kind", "phase", "layer", "waits_on", "gap_ns", "length_ns"] {
+        let mut json = small_json();
+        json["spans"][column] = json!("HERE");
+        let text = json.to_string().replace("\"HERE\"", &zeros);
+        let refusal = page::read(text.as_bytes()).unwrap_err().to_string();
+        assert!(refusal.contains(&format!("at most {most} values")), "{column}: {refusal}");
+    }
+    for list in ["phases", "kinds"] {
+        for names in [vec![String::new(); 300], vec!["x".repeat(100_000)]] {
+            let refusal = refusal_with(&format!("/{list}"), json!(names));
+            assert!(refusal.starts_with("not a trace's JSON: "), "{list}: {refusal}");
+        }
+    }
+}
+
+/// Names out of a file reach terminals, pictures and Markdown.
+#[test]
+fn texts_that_steer_a_terminal_are_refused_without_being_repeated() {
+    let plain = |text: &str| !text.chars().any(char::is_control);
+    for evil in ["\u{1b}]0;x\u{7}", "\u{9b}2J", "a\nb", "a\rb", "\u{202e}gnp", "\0"] {
+        for field in ["variant", "device", "model", "alignment", "generator"] {
+            let refusal = refusal_with(&format!("/meta/{field}"), json!(evil));
+            assert_eq!(refusal, format!("meta.{field} is not a short line of text"));
+        }
+        for pointer in ["/schema", "/phases/0", "/kinds/0"] {
+            let refusal = refusal_with(pointer, json!(evil));
+            assert!(plain(&refusal), "{pointer}: {refusal:?}");
+        }
+        let mut json = small_json();
+        json["meta"]["phase_bytes"][evil] = json!(1);
+        json[evil] = json!(1);
+        let refusal = page::read(json.to_string().as_bytes()).unwrap_err().to_string();
+        assert!(plain(&refusal), "{refusal:?}");
+    }
+}

@@ -31,7 +31,7 @@ const fn phase_colour(phase: Phase) -> RGBColor {
     }
 }
 
-/// Lines of a wait's pattern, and what lies between them.
+/// The lines of a wait's pattern, and the colour between them.
 const fn wait_colours(kind: EventKind) -> (RGBColor, RGBColor) {
     match kind {
         EventKind::WaitExchange => (rgb(0xd72540), rgb(0xfbe3e6)),

@@ -1,0 +1,218 @@
+//! Run records, as `report` reads them, and what gates and prompts are read from.
+
+use super::{Parser, Scratch};
+use crate::corpus::{self, RUN, shortened};
+use crate::mutate::mutated;
+use crate::random::Random;
+use anyhow::{Context, Result};
+use monolith_harness::gate::GateRecord;
+use monolith_harness::identity::ids_sha256;
+use monolith_harness::prompts::{PromptIds, read_prompts};
+use monolith_harness::quality::{Control, QualityRecord, Wanted};
+use monolith_harness::record::RunFolder;
+use monolith_harness::reference::Reference;
+use monolith_harness::report;
+use serde_json::{Value, json};
+
+pub const PARSERS: &[Parser] = &[
+    Parser {
+        name: "rows",
+        about: "rows.jsonl, reported",
+        weight: 6,
+        corpus: || Ok(vec![rows()?]),
+        mutate: lines_mutated,
+        prepare: |scratch| prepare(scratch, "gate"),
+        run: |bytes, scratch| scratch.put("run/rows.jsonl", bytes) && is_reported(scratch),
+    },
+    Parser {
+        name: "commands",
+        about: "commands.jsonl, reported",
+        weight: 4,
+        corpus: || Ok(vec![first_lines(&corpus::file(&format!("{RUN}/commands.jsonl"))?, 3)]),
+        mutate: lines_mutated,
+        prepare: |scratch| prepare(scratch, ""),
+        run: |bytes, scratch| scratch.put("run/commands.jsonl", bytes) && is_reported(scratch),
+    },
+    Parser {
+        name: "gate",
+        about: "gate-*.json, sealed, reported",
+        weight: 8,
+        corpus: || corpus::files(RUN, "gate-", ".json"),
+        mutate: |input, other, random| {
+            sealed(input, other, random, |record: GateRecord| record.sealed())
+        },
+        prepare: |scratch| prepare(scratch, "gate"),
+        run: |bytes, scratch| scratch.put("run/gate-input.json", bytes) && is_reported(scratch),
+    },
+    Parser {
+        name: "quality",
+        about: "quality-*.json, sealed, reported",
+        weight: 4,
+        corpus: || corpus::files(RUN, "quality-", ".json"),
+        mutate: |input, other, random| {
+            sealed(input, other, random, |record: QualityRecord| record.sealed())
+        },
+        prepare: |scratch| prepare(scratch, "gate"),
+        run: |bytes, scratch| scratch.put("run/quality-input.json", bytes) && is_reported(scratch),
+    },
+    Parser {
+        name: "environment",
+        about: "environment.json, reported",
+        weight: 6,
+        corpus: || Ok(vec![corpus::file(&format!("{RUN}/environment.json"))?]),
+        mutate: mutated,
+        prepare: |scratch| prepare(scratch, ""),
+        run: |bytes, scratch| scratch.put("run/environment.json", bytes) && is_reported(scratch),
+    },
+    Parser {
+        name: "index",
+        about: "index.json, reported",
+        weight: 20,
+        corpus: || Ok(vec![INDEX.into()]),
+        mutate: mutated,
+        prepare: |scratch| prepare(scratch, ""),
+        run: |bytes, scratch| scratch.put("index.json", bytes) && is_reported(scratch),
+    },
+    Parser {
+        name: "control",
+        about: "control-*.json",
+        weight: 20,
+        corpus: controls,
+        mutate: mutated,
+        prepare: super::nothing,
+        run: |bytes, scratch| {
+            let path = scratch.path("control.json");
+            let prompts = prompts();
+            let tensors_sha256 = "0".repeat(64);
+            let wanted = Wanted { tensors_sha256: &tensors_sha256, prompts: &prompts, new: NEW };
+            scratch.put("control.json", bytes) && Control::read(&path, wanted).is_ok()
+        },
+    },
+    Parser {
+        name: "reference",
+        about: "reference.json (its tensors are the safetensors parser's)",
+        weight: 20,
+        corpus: || {
+            corpus::files(RUN, "reference-", ".json")?
+                .iter()
+                .map(|text| shortened(text, 8))
+                .collect()
+        },
+        mutate: mutated,
+        prepare: super::nothing,
+        // Nothing is beside it, so that it is never taken: the error comes after its checks.
+        run: |bytes, scratch| {
+            scratch.put("reference.json", bytes) && Reference::open(scratch.dir()).is_err()
+        },
+    },
+    Parser {
+        name: "prompts",
+        about: "a prompt set, JSON a line",
+        weight: 60,
+        corpus: || Ok(vec![first_lines(&corpus::file("data/prompts/bench.jsonl")?, 3)]),
+        mutate: lines_mutated,
+        prepare: super::nothing,
+        run: |bytes, scratch| {
+            scratch.put("prompts", bytes) && read_prompts(&scratch.path("prompts")).is_ok()
+        },
+    },
+    Parser {
+        name: "ids",
+        about: "ids.json",
+        weight: 60,
+        corpus: || {
+            let ids = json!({ "rule": "none", "prompt_set_sha256": "0", "ids": [[1, 2, 3], [4]] });
+            Ok(vec![serde_json::to_vec(&ids)?])
+        },
+        mutate: mutated,
+        prepare: super::nothing,
+        run: |bytes, scratch| {
+            let path = scratch.path("ids.json");
+            let read = scratch.put("ids.json", bytes).then(|| PromptIds::read(&path).ok());
+            read.flatten()
+                .is_some_and(|ids| ids.ids_sha256().len() == 64 && ids.cycled(100).len() <= 100)
+        },
+    },
+];
+
+/// The run that the records are of is the only one.
+const INDEX: &str =
+    r#"{"runs":[{"folder":"run","gpu":"NVIDIA H200","date":"2026-11-30","kind":"gpu"}]}"#;
+
+/// A results folder with one run: its environment, some rows, and a gate if one is asked for.
+fn prepare(scratch: &Scratch, gate: &str) -> Result<()> {
+    std::fs::create_dir_all(scratch.path("run"))?;
+    let put = |name: &str, bytes: &[u8]| scratch.need(name, bytes);
+    put("index.json", INDEX.as_bytes())?;
+    put("run/environment.json", &corpus::file(&format!("{RUN}/environment.json"))?)?;
+    put("run/rows.jsonl", &rows()?)?;
+    if !gate.is_empty() {
+        let gates = corpus::files(RUN, "gate-", ".json")?;
+        put("run/gate-input.json", &gates[0])?;
+    }
+    Ok(())
+}
+
+fn rows() -> Result<Vec<u8>> {
+    Ok(first_lines(&corpus::file(&format!("{RUN}/rows.jsonl"))?, 4))
+}
+
+fn first_lines(text: &[u8], most: usize) -> Vec<u8> {
+    text.split_inclusive(|&byte| byte == b'\n').take(most).collect::<Vec<_>>().concat()
+}
+
+fn is_reported(scratch: &Scratch) -> bool {
+    let tables = report::render(scratch.dir());
+    let readme = report::run_readme(&RunFolder::named(scratch.dir(), "run"));
+    let reports = [tables, readme];
+    for text in reports.iter().flatten() {
+        let steers = |c: char| c.is_control() && c != '\n';
+        assert!(!text.contains(steers), "a control character is in the report");
+    }
+    reports.iter().all(Result::is_ok)
+}
+
+/// One line of several, as JSON; or all of them as bytes.
+fn lines_mutated(input: &[u8], other: &[u8], random: &mut Random) -> Vec<u8> {
+    let mut lines: Vec<Vec<u8>> =
+        input.split_inclusive(|&byte| byte == b'\n').map(<[u8]>::to_vec).collect();
+    if random.one_in(4) || lines.is_empty() {
+        return mutated(input, other, random);
+    }
+    let at = random.below(lines.len());
+    lines[at] = mutated(&lines[at], other, random);
+    if random.below(8) > 0 {
+        lines[at].push(b'\n');
+    }
+    lines.concat()
+}
+
+/// The record with a seal that holds, so that what follows the seal is reached.
+fn sealed<T: serde::de::DeserializeOwned + serde::Serialize>(
+    input: &[u8],
+    other: &[u8],
+    random: &mut Random,
+    seal: fn(T) -> T,
+) -> Vec<u8> {
+    let text = mutated(input, &other[..other.len().min(512)], random);
+    let record = if random.one_in(8) { None } else { serde_json::from_slice(&text).ok() };
+    record.and_then(|record| serde_json::to_vec(&seal(record)).ok()).unwrap_or(text)
+}
+
+const NEW: usize = 8;
+
+fn prompts() -> Vec<Vec<u32>> {
+    (0..NEW as u32).map(|id| vec![id]).collect()
+}
+
+/// Committed controls, cut to eight prompts of eight tokens that are known here.
+fn controls() -> Result<Vec<Vec<u8>>> {
+    let cut = |text: &Vec<u8>| -> Result<Vec<u8>> {
+        let mut control: Value = serde_json::from_slice(&shortened(text, NEW)?)?;
+        let own = control.as_object_mut().context("an object")?;
+        own.insert("tensors_sha256".into(), json!("0".repeat(64)));
+        own.insert("prompt_ids_sha256".into(), json!(ids_sha256(&prompts())));
+        Ok(serde_json::to_vec(&control)?)
+    };
+    corpus::files(RUN, "control-", ".json")?.iter().map(cut).collect()
+}
