@@ -156,6 +156,9 @@ pub struct RunArgs {
     /// Read the prompt from a file, to its last byte
     #[arg(short, long, value_name = "FILE")]
     pub file: Option<PathBuf>,
+    /// Take special tokens in the prompt (<|im_end|>) for text; a chat template writes its own
+    #[arg(long)]
+    pub literal: bool,
     /// Tokens to generate at most
     #[arg(short, long = "tokens", value_name = "N", default_value_t = 256)]
     #[arg(value_parser = values::at_least_1(), allow_negative_numbers = true)]

@@ -23,7 +23,7 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     interrupt::install();
-    let cli = Cli::parse();
+    let cli = Cli::try_parse().unwrap_or_else(|error| usage(&error));
     match dispatch(cli.command) {
         Ok(()) => ExitCode::SUCCESS,
         Err(exit) if exit.is_broken_pipe() => ExitCode::SUCCESS,
@@ -35,6 +35,17 @@ fn main() -> ExitCode {
             exit.exit_code()
         }
     }
+}
+
+/// Help, a version, or a wrong command line. A name in it may come from elsewhere: a shell's `*`
+/// takes any file's.
+fn usage(error: &clap::Error) -> ! {
+    let plain = error.render().to_string();
+    if let std::borrow::Cow::Owned(safe) = monolith_text::printable(&plain) {
+        text_out::say(safe.trim_end());
+        std::process::exit(error.exit_code());
+    }
+    error.exit()
 }
 
 fn dispatch(command: Command) -> Result<(), Exit> {

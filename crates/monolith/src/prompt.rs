@@ -61,6 +61,7 @@ pub fn encode(
     model: &Model,
     tokenizer: &Tokenizer,
 ) -> Result<Vec<u32>, Exit> {
+    let literal = args.literal;
     for lookalike in tokenizer.lookalikes(&text) {
         say(&format!(
             "monolith: {} at byte {} of the prompt is no special token of this model: taken as \
@@ -68,19 +69,42 @@ pub fn encode(
             lookalike.text, lookalike.offset
         ));
     }
+    let system = args.chat.system.as_deref();
+    if !literal {
+        name_special("the prompt", &text, tokenizer)?;
+        name_special("--system", system.unwrap_or_default(), tokenizer)?;
+    }
     if !args.chat.chat {
-        return Ok(tokenizer.encode(&text, EncodePolicy::Prompt)?);
+        let policy = if literal { EncodePolicy::LiteralPrompt } else { EncodePolicy::Prompt };
+        return Ok(tokenizer.encode(&text, policy)?);
     }
     let template = ChatTemplate::load(&model.dir)?;
-    let system = args.chat.system.iter().map(|text| Message::new("system", text.clone()));
-    let messages: Vec<Message> = system.chain([Message::new("user", text)]).collect();
+    let system = system.map(|text| Message::new("system", text));
+    let messages: Vec<Message> = system.into_iter().chain([Message::new("user", text)]).collect();
     let options = ChatOptions {
         add_generation_prompt: true,
         enable_thinking: args.chat.no_think.then_some(false),
         ..ChatOptions::default()
     };
+    if literal {
+        return Ok(template.encode_literal(tokenizer, &messages, &options)?);
+    }
     let rendered = template.render(&messages, &options)?;
     Ok(tokenizer.encode(&rendered, EncodePolicy::Rendered)?)
+}
+
+/// Says which special tokens the user's text holds: each ends a turn, or begins one, where the
+/// user may have meant its letters.
+fn name_special(what: &str, text: &str, tokenizer: &Tokenizer) -> Result<(), Exit> {
+    let found = tokenizer.special_in(text)?;
+    if !found.is_empty() {
+        let names: Vec<&str> = found.iter().map(|token| &*token.text).collect();
+        say(&format!(
+            "monolith: {what} holds special tokens of this model: {}; with --literal they are text",
+            names.join(" ")
+        ));
+    }
+    Ok(())
 }
 
 /// Whether the engine can take these tokens.

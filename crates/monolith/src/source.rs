@@ -243,7 +243,7 @@ impl Model {
     /// # Errors
     /// Code 4 for one that is missing, code 1 for one that is damaged.
     pub fn tokenizer(&self) -> Result<Tokenizer, Exit> {
-        Tokenizer::load(&self.dir).map_err(|error| {
+        let tokenizer = Tokenizer::load(&self.dir).map_err(|error| {
             let Text::Missing { path } = &error else { return Exit::from(error) };
             let cure = match &self.place {
                 Place::Pack(_) => {
@@ -258,7 +258,11 @@ impl Model {
             };
             let what = format!("{}: no such file; {cure}", path.display());
             Exit::message(Code::NoModel, what)
-        })
+        })?;
+        for warning in tokenizer.warnings() {
+            say(&format!("monolith: {warning}"));
+        }
+        Ok(tokenizer)
     }
 
     /// The pack: the file itself, or made from the folder (and kept in the user's cache if it is

@@ -24,7 +24,7 @@ static BYTE_OF_CHAR: LazyLock<[Option<u8>; 324]> = LazyLock::new(|| {
 
 /// Appends the bytes that a vocabulary entry stands for.
 ///
-/// An entry with any character outside the alphabet is an added token: its own UTF-8 is meant.
+/// An entry with any character outside the alphabet is no text of bytes: its own UTF-8 is meant.
 pub(crate) fn push_token_bytes(token: &str, out: &mut Vec<u8>) {
     let start = out.len();
     for c in token.chars() {

@@ -50,7 +50,7 @@ pub enum Error {
         dir: PathBuf,
     },
     /// The chat template does not parse, or it refused these messages.
-    #[error("{}, chat template line {line}: {reason}", path.display())]
+    #[error("{}, chat template{}: {reason}", path.display(), at_line(*line))]
     Template {
         /// The file that holds the template.
         path: PathBuf,
@@ -59,4 +59,8 @@ pub enum Error {
         /// What the template engine said.
         reason: String,
     },
+}
+
+fn at_line(line: usize) -> String {
+    if line == 0 { String::new() } else { format!(" line {line}") }
 }

@@ -23,20 +23,26 @@ impl StopTokens {
         for name in ["generation_config.json", "config.json"] {
             let path = dir.join(name);
             let Some(config) = file::read_json::<Value>(&path)? else { continue };
-            let Some(object) = config.as_object() else {
-                let reason = format!("expected an object, found {}", kind(&config));
-                return Err(Error::Corrupt { path, reason });
-            };
-            match object.get("eos_token_id") {
-                None | Some(Value::Null) => {}
-                Some(field) => {
-                    let ids = ids_from_json(field)
-                        .map_err(|reason| Error::Corrupt { path: path.clone(), reason })?;
-                    return Ok(Self { ids, source: Some(path) });
-                }
+            if let Some(stop) = Self::from_json(&config, &path)? {
+                return Ok(stop);
             }
         }
         Ok(Self::default())
+    }
+
+    /// The ids that one file's JSON declares, if it declares any.
+    pub(crate) fn from_json(config: &Value, path: &Path) -> Result<Option<Self>, Error> {
+        let corrupt = |reason| Error::Corrupt { path: path.to_owned(), reason };
+        let object = config
+            .as_object()
+            .ok_or_else(|| corrupt(format!("expected an object, found {}", kind(config))))?;
+        match object.get("eos_token_id") {
+            None | Some(Value::Null) => Ok(None),
+            Some(field) => {
+                let ids = ids_from_json(field).map_err(corrupt)?;
+                Ok(Some(Self { ids, source: Some(path.to_owned()) }))
+            }
+        }
     }
 
     /// Whether `id` ends the generation.

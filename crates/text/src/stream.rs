@@ -1,5 +1,4 @@
 use crate::Tokenizer;
-use crate::bytes::push_token_bytes;
 
 /// Turns ids into text as they arrive.
 ///
@@ -27,7 +26,9 @@ impl<'t> StreamDecoder<'t> {
         if self.skip_special && self.tokenizer.is_special(id) {
             return None;
         }
-        push_token_bytes(&self.tokenizer.token(id)?, &mut self.pending);
+        if !self.tokenizer.push_bytes(id, &mut self.pending) {
+            return None;
+        }
         let (text, rest) = split_whole_characters(&self.pending);
         self.pending.drain(..self.pending.len() - rest);
         (!text.is_empty()).then_some(text)

@@ -1,10 +1,14 @@
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
+use serde::Deserialize;
+use serde_json::Value;
 use tokenizers::{DecoderWrapper, Tokenizer as HfTokenizer};
 
+use crate::bytes::push_token_bytes;
 use crate::config::TokenizerConfig;
+use crate::guard::catch;
 use crate::{Error, StreamDecoder, file};
 
 /// Whitespace characters in a row that a text may hold.
@@ -28,6 +32,9 @@ pub enum EncodePolicy {
     /// A plain prompt: special tokens are recognised, and the tokenizer adds its own (such as
     /// a beginning-of-text token) where it declares any. `tokenizer(text)` in `transformers`.
     Prompt,
+    /// A plain prompt whose special tokens are text: they are not recognised, and the tokenizer
+    /// adds its own. `tokenizer(text, split_special_tokens=True)`.
+    LiteralPrompt,
     /// A rendered chat template: special tokens are recognised, nothing is added, because the
     /// template wrote them all. `tokenizer(text, add_special_tokens=False)`.
     Rendered,
@@ -62,10 +69,15 @@ pub struct Tokenizer {
     /// Takes them for text. The choice is a setting of the whole tokenizer, so the second policy
     /// needs a second one; it is made on first use.
     literal: OnceLock<HfTokenizer>,
-    special: BTreeMap<u32, String>,
+    /// Has no added tokens at all; made on first use.
+    plain: OnceLock<HfTokenizer>,
+    /// The added tokens by id: their text is their own, and not made of byte characters.
+    added: BTreeMap<u32, String>,
+    special: BTreeSet<u32>,
     bos: Option<NamedToken>,
     eos: Option<NamedToken>,
     pad: Option<NamedToken>,
+    warnings: Vec<String>,
 }
 
 impl Tokenizer {
@@ -80,34 +92,60 @@ impl Tokenizer {
     pub fn load(dir: &Path) -> Result<Self, Error> {
         let path = dir.join("tokenizer.json");
         let text =
-            file::read_optional(&path)?.ok_or_else(|| Error::Missing { path: path.clone() })?;
-        let mut parsing = HfTokenizer::from_bytes(text).map_err(|error| Error::Corrupt {
-            path: path.clone(),
-            reason: format!("not a tokenizer: {error}"),
-        })?;
-        require_byte_level(&parsing, &path)?;
-        parsing.with_padding(None);
-        parsing
-            .with_truncation(None)
-            .map_err(|error| Error::Corrupt { path, reason: error.to_string() })?;
-
-        let special = parsing
-            .get_added_tokens_decoder()
-            .into_iter()
-            .filter(|(_, token)| token.special)
-            .map(|(id, token)| (id, token.content))
-            .collect();
-        let mut tokenizer =
-            Self { parsing, literal: OnceLock::new(), special, bos: None, eos: None, pad: None };
+            file::read_json_text(&path)?.ok_or_else(|| Error::Missing { path: path.clone() })?;
+        let mut tokenizer = Self::from_json(&text, &path)?;
         tokenizer.apply_config(&TokenizerConfig::load(dir)?, &TokenizerConfig::path(dir))?;
         Ok(tokenizer)
     }
 
-    fn apply_config(&mut self, config: &TokenizerConfig, path: &Path) -> Result<(), Error> {
+    /// A tokenizer from the text of a `tokenizer.json` alone. `path` is for messages.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] or [`Error::Unsupported`] as for [`Tokenizer::load`].
+    pub fn from_json(text: &str, path: &Path) -> Result<Self, Error> {
         let corrupt = |reason| Error::Corrupt { path: path.to_owned(), reason };
+        let not_one = |reason: String| corrupt(format!("not a tokenizer: {reason}"));
+        let parts: Parts =
+            serde_json::from_str(text).map_err(|error| not_one(error.to_string()))?;
+        require_supported(&parts, path)?;
+        let parsed = catch(|| -> tokenizers::Result<HfTokenizer> {
+            let mut parsed = HfTokenizer::from_bytes(text)?;
+            parsed.with_padding(None);
+            parsed.with_truncation(None)?;
+            Ok(parsed)
+        });
+        let parsing = parsed
+            .map_err(|panic| not_one(format!("the tokenizers library failed on it: {panic}")))?
+            .map_err(|error| not_one(error.to_string()))?;
+        require_byte_level(&parsing, path)?;
+        let decoder = parsing.get_added_tokens_decoder();
+        let special =
+            decoder.iter().filter(|(_, token)| token.special).map(|(&id, _)| id).collect();
+        Ok(Self {
+            parsing,
+            literal: OnceLock::new(),
+            plain: OnceLock::new(),
+            added: decoder.into_iter().map(|(id, token)| (id, token.content)).collect(),
+            special,
+            bos: None,
+            eos: None,
+            pad: None,
+            warnings: Vec::new(),
+        })
+    }
+
+    pub(crate) fn apply_config(
+        &mut self,
+        config: &TokenizerConfig,
+        path: &Path,
+    ) -> Result<(), Error> {
+        let corrupt = |reason| Error::Corrupt { path: path.to_owned(), reason };
+        let pad_text = config.pad_token.named().filter(|text| !text.is_empty());
         for (id, added) in &config.added_tokens_decoder {
             let in_vocabulary = id.parse().ok().and_then(|id| self.token(id));
-            if in_vocabulary.as_ref() != Some(&added.content) {
+            // A batch of one is never padded: the padding token may be missing.
+            let only_pads = in_vocabulary.is_none() && pad_text == Some(&*added.content);
+            if in_vocabulary.as_ref() != Some(&added.content) && !only_pads {
                 return Err(corrupt(format!(
                     "added_tokens_decoder gives {:?} the id {id}, where tokenizer.json has {}",
                     added.content,
@@ -116,17 +154,30 @@ impl Tokenizer {
             }
         }
         let named = |field: &str, text: Option<&str>| {
-            let Some(text) = text else { return Ok(None) };
+            // An empty text names no token.
+            let Some(text) = text.filter(|text| !text.is_empty()) else { return Ok(None) };
             let id = self.id(text).ok_or_else(|| {
                 corrupt(format!("{field} is {text:?}, which tokenizer.json does not have"))
             })?;
             Ok(Some(NamedToken { id, text: text.to_owned() }))
         };
         let bos = named("bos_token", config.bos_token.as_ref().map(|token| token.as_str()))?;
-        let eos = named("eos_token", config.eos_token.as_ref().map(|token| token.as_str()))?;
-        let pad = named("pad_token", config.pad_token.as_ref().map(|token| token.as_str()))?;
+        let eos = named("eos_token", config.eos_token.named())?;
+        let pad = named("pad_token", pad_text).map_or_else(
+            |error| {
+                self.warnings.push(format!("{error}; it is not needed, as nothing is padded"));
+                None
+            },
+            |pad| pad,
+        );
         (self.bos, self.eos, self.pad) = (bos, eos, pad);
         Ok(())
+    }
+
+    /// What is wrong with the files and does not matter here, a sentence each.
+    #[must_use]
+    pub fn warnings(&self) -> &[String] {
+        &self.warnings
     }
 
     /// Text to ids, special tokens treated as `policy` says.
@@ -143,18 +194,60 @@ impl Tokenizer {
             );
             return Err(Error::Encode { reason });
         }
-        let tokenizer = match policy {
-            EncodePolicy::Prompt | EncodePolicy::Rendered => &self.parsing,
-            EncodePolicy::Literal => self.literal.get_or_init(|| {
-                let mut literal = self.parsing.clone();
-                literal.set_encode_special_tokens(true);
-                literal
-            }),
+        let (tokenizer, adds) = match policy {
+            EncodePolicy::Prompt => (&self.parsing, true),
+            EncodePolicy::Rendered => (&self.parsing, false),
+            EncodePolicy::LiteralPrompt => (self.literal(), true),
+            EncodePolicy::Literal => (self.literal(), false),
         };
-        tokenizer
-            .encode_fast(text, policy == EncodePolicy::Prompt)
-            .map(|encoding| encoding.get_ids().to_vec())
-            .map_err(|error| Error::Encode { reason: error.to_string() })
+        encode(tokenizer, text, adds)
+    }
+
+    fn literal(&self) -> &HfTokenizer {
+        self.literal.get_or_init(|| {
+            let mut literal = self.parsing.clone();
+            literal.set_encode_special_tokens(true);
+            literal
+        })
+    }
+
+    /// The ids of a token's text without the token: no added token is recognised.
+    ///
+    /// # Errors
+    /// [`Error::Encode`]; it is one, too, if the text makes that token even so.
+    pub(crate) fn encode_as_text(&self, token: &str) -> Result<Vec<u32>, Error> {
+        let plain = match self.plain.get() {
+            Some(plain) => plain,
+            None => {
+                let mut plain = HfTokenizer::new(self.parsing.get_model().clone());
+                plain
+                    .with_normalizer(self.parsing.get_normalizer().cloned())
+                    .map_err(|error| Error::Encode { reason: error.to_string() })?;
+                plain.with_pre_tokenizer(self.parsing.get_pre_tokenizer().cloned());
+                self.plain.get_or_init(|| plain)
+            }
+        };
+        let ids = encode(plain, token, false)?;
+        if self.id(token).is_some_and(|id| ids.contains(&id)) {
+            let reason = format!("{token:?} as text is the token {token:?} all the same");
+            return Err(Error::Encode { reason });
+        }
+        Ok(ids)
+    }
+
+    /// The special tokens that a text is taken to hold, each once, in the text's order.
+    ///
+    /// # Errors
+    /// Those of [`Tokenizer::encode`].
+    pub fn special_in(&self, text: &str) -> Result<Vec<NamedToken>, Error> {
+        let mut found: Vec<NamedToken> = Vec::new();
+        for id in self.encode(text, EncodePolicy::Rendered)? {
+            if self.is_special(id) && found.iter().all(|token| token.id != id) {
+                let text = self.added.get(&id).cloned().unwrap_or_default();
+                found.push(NamedToken { id, text });
+            }
+        }
+        Ok(found)
     }
 
     /// All of `ids` to text at once. Ids outside the vocabulary stand for no text.
@@ -193,15 +286,33 @@ impl Tokenizer {
         self.parsing.id_to_token(id)
     }
 
+    /// Appends the bytes that an id stands for; false where it is no token.
+    pub(crate) fn push_bytes(&self, id: u32, out: &mut Vec<u8>) -> bool {
+        if let Some(text) = self.added.get(&id) {
+            out.extend_from_slice(text.as_bytes());
+            return true;
+        }
+        let token = self.token(id);
+        if let Some(token) = &token {
+            push_token_bytes(token, out);
+        }
+        token.is_some()
+    }
+
     /// Whether the tokenizer flags this id as special.
     #[must_use]
     pub fn is_special(&self, id: u32) -> bool {
-        self.special.contains_key(&id)
+        self.special.contains(&id)
     }
 
     /// Every special token, by id.
     pub fn special_tokens(&self) -> impl Iterator<Item = (u32, &str)> {
-        self.special.iter().map(|(&id, text)| (id, text.as_str()))
+        self.added_tokens().filter(|(id, _)| self.is_special(*id))
+    }
+
+    /// Every added token, special or not, by id.
+    pub fn added_tokens(&self) -> impl Iterator<Item = (u32, &str)> {
+        self.added.iter().map(|(&id, text)| (id, text.as_str()))
     }
 
     /// The beginning-of-text token, where `tokenizer_config.json` names one.
@@ -234,6 +345,14 @@ impl Tokenizer {
     }
 }
 
+fn encode(tokenizer: &HfTokenizer, text: &str, adds: bool) -> Result<Vec<u32>, Error> {
+    let encoded = catch(|| tokenizer.encode_fast(text, adds).map(|it| it.get_ids().to_vec()));
+    let failed = |reason| Error::Encode { reason };
+    encoded
+        .map_err(|panic| failed(format!("the tokenizers library failed: {panic}")))?
+        .map_err(|error| failed(error.to_string()))
+}
+
 fn longest_whitespace_run(text: &str) -> usize {
     let mut longest = 0;
     let mut run = 0;
@@ -253,6 +372,60 @@ fn marked_names(text: &str) -> impl Iterator<Item = (usize, &str)> {
         let end = start + open.len() + length + "|>".len();
         named.then(|| (start, &text[start..end]))
     })
+}
+
+/// The parts of a `tokenizer.json` that are looked at before the library is.
+#[derive(Deserialize)]
+struct Parts {
+    #[serde(default)]
+    normalizer: Value,
+    #[serde(default)]
+    model: Model,
+}
+
+#[derive(Default, Deserialize)]
+struct Model {
+    #[serde(default)]
+    continuing_subword_prefix: Option<String>,
+    #[serde(default)]
+    end_of_word_suffix: Option<String>,
+    #[serde(default)]
+    dropout: Option<f64>,
+}
+
+/// Refuses what no byte-level tokenizer has, and what would make other ids each time or text
+/// without end.
+fn require_supported(parts: &Parts, path: &Path) -> Result<(), Error> {
+    let unsupported = |reason| Err(Error::Unsupported { path: PathBuf::from(path), reason });
+    let Model { continuing_subword_prefix, end_of_word_suffix, dropout } = &parts.model;
+    let affixes = [
+        ("continuing_subword_prefix", continuing_subword_prefix),
+        ("end_of_word_suffix", end_of_word_suffix),
+    ];
+    for (name, affix) in affixes {
+        if affix.as_ref().is_some_and(|affix| !affix.is_empty()) {
+            return unsupported(format!("a {name}, which no byte-level tokenizer has"));
+        }
+    }
+    if dropout.is_some_and(|dropout| dropout != 0.0) {
+        return unsupported("a dropout, with which a text has other tokens each time".into());
+    }
+    let mut open = vec![&parts.normalizer];
+    while let Some(part) = open.pop() {
+        match part.get("type").and_then(Value::as_str) {
+            None
+            | Some("NFC" | "NFD" | "NFKC" | "NFKD" | "Lowercase" | "Strip" | "StripAccents") => {}
+            Some("Sequence") => {
+                open.extend(
+                    part.get("normalizers").and_then(Value::as_array).into_iter().flatten(),
+                );
+            }
+            Some(other) => {
+                return unsupported(format!("normalizer {other}; only Unicode's are handled"));
+            }
+        }
+    }
+    Ok(())
 }
 
 fn require_byte_level(tokenizer: &HfTokenizer, path: &Path) -> Result<(), Error> {
