@@ -7,6 +7,7 @@ use crate::quality::{
     self, Agreement, AgreementRule, QualityRecord, forgery, mismatches, record_refusals,
 };
 use crate::record::{Index, IndexEntry, RunFolder};
+use monolith_text::{markdown_cell, printable};
 use std::fmt::Write;
 use std::path::Path;
 
@@ -107,12 +108,12 @@ pub fn render(results: &Path) -> Result<String, HarnessError> {
     if text.is_empty() {
         text.push_str("Nothing was measured yet.\n");
     }
-    Ok(text)
+    Ok(printable(&text).into_owned())
 }
 
 /// The section of one GPU; `runs` has the newest first.
 fn gpu_section(results: &Path, gpu: &str, runs: &[&IndexEntry]) -> Result<String, HarnessError> {
-    let mut text = format!("### {gpu}\n\n");
+    let mut text = format!("### {}\n\n", markdown_cell(gpu));
     let mut chosen = None;
     for entry in runs {
         let folder = RunFolder::named(results, &entry.folder);
@@ -162,7 +163,8 @@ fn tables(sorted: &SortedRows, qualities: &[QualityRecord]) -> String {
         }
         for ([engine, variant, format, model], reason, tests) in lines {
             let tests = tests.join(", ");
-            let _ = writeln!(text, "- {engine} {variant} ({format}) on {model}, {tests}: {reason}");
+            let line = format!("{engine} {variant} ({format}) on {model}, {tests}: {reason}");
+            let _ = writeln!(text, "- {}", markdown_cell(&line));
         }
         text.push('\n');
     }
@@ -193,7 +195,7 @@ fn speeds(rows: &[Row], qualities: &[QualityRecord]) -> String {
         } else {
             ""
         },
-        names.join(" | "),
+        names.iter().map(|name| markdown_cell(name)).collect::<Vec<_>>().join(" | "),
         if with_quality { " quality |" } else { "" },
         "--:|".repeat(names.len()),
         if with_quality { "---|" } else { "" }
@@ -216,7 +218,7 @@ fn speeds(rows: &[Row], qualities: &[QualityRecord]) -> String {
         let _ = writeln!(
             text,
             "| {} | {} | {} | {} | {gate} |{quality}",
-            engine.join(" | "),
+            engine.map(markdown_cell).join(" | "),
             cells.collect::<Vec<_>>().join(" | "),
             first.bytes_per_token.map_or(String::new(), |bytes| format!("{:.0} MB", bytes / 1e6)),
             crate::bench::percent(first.roofline_share),
@@ -225,7 +227,7 @@ fn speeds(rows: &[Row], qualities: &[QualityRecord]) -> String {
     let mut scopes: Vec<&str> = rows.iter().map(|row| row.scope.as_str()).collect();
     scopes.sort_unstable();
     scopes.dedup();
-    let _ = write!(text, "\nScope: {}.\n\n", scopes.join("; "));
+    let _ = write!(text, "\nScope: {}.\n\n", markdown_cell(&scopes.join("; ")));
     text
 }
 
@@ -296,7 +298,8 @@ fn quality_table(records: &[QualityRecord], run_id: &str) -> String {
 fn quality_name(record: &QualityRecord) -> String {
     let measured = &record.measured;
     let variant = &measured.candidate.variant;
-    format!("{variant} ({}) on {}", measured.candidate_formats, measured.model)
+    let name = format!("{variant} ({}) on {}", measured.candidate_formats, measured.model);
+    markdown_cell(&name).into_owned()
 }
 
 fn quality_line(record: &QualityRecord) -> String {
@@ -317,9 +320,9 @@ fn quality_line(record: &QualityRecord) -> String {
     format!(
         "| {} | {} | {} | {:.4} | {:.4} | {:+.2}% | {:.5} | {:.5} | {} | {} | {} | {} | {} | {} \
          | {} |\n",
-        measured.model,
-        measured.candidate.variant,
-        measured.candidate_formats,
+        markdown_cell(&measured.model),
+        markdown_cell(&measured.candidate.variant),
+        markdown_cell(&measured.candidate_formats),
         perplexity.candidate,
         perplexity.reference,
         100.0 * perplexity.rise,
@@ -330,7 +333,7 @@ fn quality_line(record: &QualityRecord) -> String {
         percent(agreement.prefix),
         control,
         verdict(record, &record_refusals(record)),
-        measured.text.name,
+        markdown_cell(&measured.text.name),
         perplexity.scored,
     )
 }
@@ -383,7 +386,7 @@ pub fn run_readme(folder: &RunFolder) -> Result<String, HarnessError> {
     if !table.is_empty() {
         text += &format!("## Quality\n\n{table}");
     }
-    Ok(text.trim_end().to_owned() + "\n")
+    Ok(printable(text.trim_end()).into_owned() + "\n")
 }
 
 /// A gate in words.

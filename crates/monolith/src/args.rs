@@ -156,7 +156,7 @@ pub struct RunArgs {
     /// Read the prompt from a file, to its last byte
     #[arg(short, long, value_name = "FILE")]
     pub file: Option<PathBuf>,
-    /// Take special tokens in the prompt (<|im_end|>) for text; a chat template writes its own
+    /// Read special tokens in the prompt (<|im_end|>) as text; a chat template still writes its own
     #[arg(long)]
     pub literal: bool,
     /// Tokens to generate at most

@@ -3,8 +3,8 @@
 //! that reports nothing shows that it is alive too, and a report costs one store.
 
 use crate::text_out::say;
-use monolith_text::printable_line;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use monolith_text::printable_line;
 use std::io::IsTerminal;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};

@@ -1,4 +1,4 @@
-//! `tokenizer_config.json`: the part of it that matters here.
+//! `tokenizer_config.json`: the fields that this crate uses.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -7,7 +7,7 @@ use serde::{Deserialize, Deserializer};
 
 use crate::{Error, file};
 
-/// The fields of `tokenizer_config.json` that are used; all may be absent.
+/// The fields of `tokenizer_config.json` that are used. Each may be absent.
 #[derive(Debug, Default, Deserialize)]
 pub(crate) struct TokenizerConfig {
     pub tokenizer_class: Option<String>,
@@ -34,7 +34,8 @@ pub(crate) enum TokenText {
     Object { content: String },
 }
 
-/// A field for which the tokenizer's class has a default: an absent one is not a `null`.
+/// A token for which the tokenizer's class has a default. The default replaces an absent field,
+/// and not a `null`.
 #[derive(Debug, Default)]
 pub(crate) enum Field {
     #[default]
@@ -97,7 +98,7 @@ impl TokenizerConfig {
     }
 
     /// The special tokens by the names that a chat template knows, as in `special_tokens_map` of
-    /// `transformers`. Qwen2's tokenizer, which Qwen3 has, brings defaults for three of them.
+    /// `transformers`. Qwen3 uses the class of Qwen2, which has defaults for three of them.
     pub fn special_tokens(&self) -> Vec<(&'static str, String)> {
         let class = self.tokenizer_class.as_deref().unwrap_or_default();
         let default =
@@ -117,7 +118,7 @@ impl TokenizerConfig {
         .collect()
     }
 
-    /// Reads the folder's file; defaults where there is none.
+    /// Reads the folder's file. Without a file, every field is absent.
     pub fn load(dir: &Path) -> Result<Self, Error> {
         Ok(file::read_json(&Self::path(dir))?.unwrap_or_default())
     }

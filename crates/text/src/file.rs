@@ -12,8 +12,7 @@ const JSON_BYTES_MAX: u64 = 256 << 20;
 /// More than any chat template has: Qwen3's is 4 KB, the largest that are known 60 KB.
 const TEMPLATE_BYTES_MAX: u64 = 1 << 20;
 
-/// What a file holds in place of what its name promises, by its first bytes; `None` where nothing
-/// speaks against it.
+/// Recognises by its first bytes a file that is not what its name says. `None` if it may be.
 ///
 /// A clone without git-lfs leaves a pointer in place of a large file, a proxy or a login page
 /// leaves HTML, and some repositories hold other formats under a familiar name.

@@ -1,4 +1,4 @@
-//! Calls into libraries that can panic, or run for ever, on a hostile file.
+//! Guards calls into libraries that can panic, or run for ever, on a hostile file.
 
 use std::any::Any;
 use std::cell::Cell;
@@ -10,8 +10,8 @@ use std::time::Duration;
 
 /// Stack of the threads that run templates: address space only, until it is used.
 ///
-/// A template can nest a list once for every seven units of its fuel, and to drop the list takes
-/// a few stack frames a level.
+/// A template can nest a list one level deeper for every seven units of its fuel, and dropping the
+/// list takes a few stack frames a level.
 const STACK_BYTES: usize = 256 << 20;
 
 thread_local! {
@@ -21,9 +21,10 @@ thread_local! {
 /// Why a guarded call gave no value.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Failure {
-    /// It panicked, with this message.
+    /// The call panicked with this message.
     Panic(String),
-    /// It did not end in the time given. Its thread is left alone, as threads cannot be stopped.
+    /// The call did not end within the time limit. Its thread keeps running: threads cannot be
+    /// stopped.
     Timeout,
     /// The system gave no thread.
     NoThread(String),

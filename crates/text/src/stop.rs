@@ -12,9 +12,9 @@ pub struct StopTokens {
 }
 
 impl StopTokens {
-    /// Reads `eos_token_id` from `generation_config.json`, or where that file is absent or
-    /// silent from `config.json`, as `transformers` does. An integer or a list of integers.
-    /// Empty where neither file declares one.
+    /// Reads `eos_token_id`, an integer or a list of integers, from `generation_config.json`. If
+    /// that file is absent or has no such field, reads it from `config.json`, as `transformers`
+    /// does. If neither file has the field, there are no stop tokens.
     ///
     /// # Errors
     /// [`Error::Corrupt`] if a file is not JSON or the field is of another type;

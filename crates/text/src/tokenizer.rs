@@ -11,22 +11,22 @@ use crate::config::TokenizerConfig;
 use crate::guard::catch;
 use crate::{Error, StreamDecoder, file};
 
-/// Whitespace characters in a row that a text may hold.
+/// The longest run of whitespace that a text may have.
 ///
 /// The splitting patterns of byte-level tokenizers (`\s*[\r\n]+`, `\s+(?!\S)`) step back through a
-/// run of whitespace one character at a time. Past 1,000,000 steps the regex engine gives up, and
-/// the tokenizer takes that for the end of the text: wrong ids, no error (seen at 1,100,000 spaces,
-/// right at 900,000).
+/// run of whitespace one character at a time. The regex engine gives up after 1,000,000 steps, and
+/// the tokenizer then drops the rest of the text without an error (1,100,000 spaces give wrong
+/// ids, 900,000 give the right ones).
 const WHITESPACE_RUN_MAX: usize = 500_000;
 
 /// What a special token's text (`<|im_end|>`) means inside a text to encode.
 ///
-/// There is no default on purpose: taking a user's text for markup is how prompts are injected,
-/// and taking markup for text silently breaks a chat.
+/// There is no default: reading a user's text as markup allows prompt injection, and reading
+/// markup as text breaks a chat without an error.
 ///
 /// A text that only looks like a special token (`<|foo|>`) is ordinary text under every policy;
 /// [`Tokenizer::lookalikes`] finds those. Added tokens that the tokenizer does not flag as
-/// special (Qwen3's `<think>`, `<tool_call>`) are vocabulary, and one id under every policy.
+/// special (Qwen3's `<think>`, `<tool_call>`) are one id under every policy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EncodePolicy {
     /// A plain prompt: special tokens are recognised, and the tokenizer adds its own (such as
@@ -35,10 +35,10 @@ pub enum EncodePolicy {
     /// A plain prompt whose special tokens are text: they are not recognised, and the tokenizer
     /// adds its own. `tokenizer(text, split_special_tokens=True)`.
     LiteralPrompt,
-    /// A rendered chat template: special tokens are recognised, nothing is added, because the
-    /// template wrote them all. `tokenizer(text, add_special_tokens=False)`.
+    /// A rendered chat template: special tokens are recognised, and nothing is added, because the
+    /// template has written every special token. `tokenizer(text, add_special_tokens=False)`.
     Rendered,
-    /// Data: special tokens are not recognised, nothing is added.
+    /// Data: special tokens are not recognised, and nothing is added.
     /// `tokenizer(text, split_special_tokens=True, add_special_tokens=False)`.
     Literal,
 }
@@ -52,7 +52,7 @@ pub struct NamedToken {
     pub text: String,
 }
 
-/// Something in a text that is written like a special token and is none in this vocabulary.
+/// A part of a text that has the form of a special token, but is not in the vocabulary.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Lookalike {
     /// Byte offset in the text.
@@ -66,12 +66,12 @@ pub struct Lookalike {
 pub struct Tokenizer {
     /// Recognises special tokens.
     parsing: HfTokenizer,
-    /// Takes them for text. The choice is a setting of the whole tokenizer, so the second policy
-    /// needs a second one; it is made on first use.
+    /// Reads special tokens as text. The library has one setting for a whole tokenizer, so this
+    /// policy needs a second one. It is made on first use.
     literal: OnceLock<HfTokenizer>,
-    /// Has no added tokens at all; made on first use.
+    /// Has no added tokens. It is made on first use.
     plain: OnceLock<HfTokenizer>,
-    /// The added tokens by id: their text is their own, and not made of byte characters.
+    /// The added tokens by id. Their text is not in the alphabet of bytes.
     added: BTreeMap<u32, String>,
     special: BTreeSet<u32>,
     bos: Option<NamedToken>,
@@ -143,7 +143,7 @@ impl Tokenizer {
         let pad_text = config.pad_token.named().filter(|text| !text.is_empty());
         for (id, added) in &config.added_tokens_decoder {
             let in_vocabulary = id.parse().ok().and_then(|id| self.token(id));
-            // A batch of one is never padded: the padding token may be missing.
+            // A batch of one needs no padding, so the padding token may be missing.
             let only_pads = in_vocabulary.is_none() && pad_text == Some(&*added.content);
             if in_vocabulary.as_ref() != Some(&added.content) && !only_pads {
                 return Err(corrupt(format!(
@@ -174,7 +174,7 @@ impl Tokenizer {
         Ok(())
     }
 
-    /// What is wrong with the files and does not matter here, a sentence each.
+    /// Faults of the files that do no harm here, one sentence each.
     #[must_use]
     pub fn warnings(&self) -> &[String] {
         &self.warnings
@@ -183,8 +183,8 @@ impl Tokenizer {
     /// Text to ids, special tokens treated as `policy` says.
     ///
     /// # Errors
-    /// [`Error::Encode`] if the tokenizer's rules cannot split this text, which half a million
-    /// spaces in a row will do.
+    /// [`Error::Encode`] if the tokenizer cannot split this text, for example because it has more
+    /// than half a million spaces in a row.
     pub fn encode(&self, text: &str, policy: EncodePolicy) -> Result<Vec<u32>, Error> {
         let longest = longest_whitespace_run(text);
         if longest > WHITESPACE_RUN_MAX {
@@ -211,10 +211,10 @@ impl Tokenizer {
         })
     }
 
-    /// The ids of a token's text without the token: no added token is recognised.
+    /// The ids of a token's text, with no added token recognised.
     ///
     /// # Errors
-    /// [`Error::Encode`]; it is one, too, if the text makes that token even so.
+    /// [`Error::Encode`], also if the vocabulary has the same token for the plain text.
     pub(crate) fn encode_as_text(&self, token: &str) -> Result<Vec<u32>, Error> {
         let plain = match self.plain.get() {
             Some(plain) => plain,
@@ -235,7 +235,7 @@ impl Tokenizer {
         Ok(ids)
     }
 
-    /// The special tokens that a text is taken to hold, each once, in the text's order.
+    /// The special tokens that the tokenizer recognises in a text, in order, each once.
     ///
     /// # Errors
     /// Those of [`Tokenizer::encode`].
@@ -250,7 +250,7 @@ impl Tokenizer {
         Ok(found)
     }
 
-    /// All of `ids` to text at once. Ids outside the vocabulary stand for no text.
+    /// Decodes all `ids` at once. Ids outside the vocabulary stand for no text.
     #[must_use]
     pub fn decode(&self, ids: &[u32], skip_special: bool) -> String {
         let mut decoder = self.stream_decoder(skip_special);
@@ -259,14 +259,14 @@ impl Tokenizer {
         text
     }
 
-    /// A decoder for ids that arrive one at a time; special tokens are left out of the text
-    /// where `skip_special` is set.
+    /// A decoder for ids that arrive one at a time. With `skip_special` it leaves special tokens
+    /// out of the text.
     #[must_use]
     pub fn stream_decoder(&self, skip_special: bool) -> StreamDecoder<'_> {
         StreamDecoder::new(self, skip_special)
     }
 
-    /// How many ids have a token, added tokens included.
+    /// Number of tokens, added tokens included.
     ///
     /// A model's output is often padded beyond this: Qwen3 has 151,669 tokens and 151,936 rows.
     #[must_use]
@@ -286,7 +286,7 @@ impl Tokenizer {
         self.parsing.id_to_token(id)
     }
 
-    /// Appends the bytes that an id stands for; false where it is no token.
+    /// Appends the bytes that an id stands for. Returns false if the id has no token.
     pub(crate) fn push_bytes(&self, id: u32, out: &mut Vec<u8>) -> bool {
         if let Some(text) = self.added.get(&id) {
             out.extend_from_slice(text.as_bytes());
@@ -334,8 +334,8 @@ impl Tokenizer {
         self.pad.as_ref()
     }
 
-    /// What in `text` is written like a special token, `<|...|>`, but is not in the vocabulary:
-    /// most often a typing error, or markup meant for another model.
+    /// The parts of `text` that have the form of a special token, `<|...|>`, but are not in the
+    /// vocabulary. Such a part is often a typing error, or markup of another model.
     #[must_use]
     pub fn lookalikes(&self, text: &str) -> Vec<Lookalike> {
         marked_names(text)
@@ -363,7 +363,7 @@ fn longest_whitespace_run(text: &str) -> usize {
     longest
 }
 
-/// Everything of the form `<|name|>` with its offset; a name has no space, `<`, `>` or `|`.
+/// Every `<|name|>` of a text with its offset. A name has no whitespace, `<`, `>` or `|`.
 fn marked_names(text: &str) -> impl Iterator<Item = (usize, &str)> {
     text.match_indices("<|").filter_map(|(start, open)| {
         let inner = &text[start + open.len()..];
@@ -374,7 +374,7 @@ fn marked_names(text: &str) -> impl Iterator<Item = (usize, &str)> {
     })
 }
 
-/// The parts of a `tokenizer.json` that are looked at before the library is.
+/// The parts of a `tokenizer.json` that are checked before the library reads it.
 #[derive(Deserialize)]
 struct Parts {
     #[serde(default)]
@@ -393,8 +393,8 @@ struct Model {
     dropout: Option<f64>,
 }
 
-/// Refuses what no byte-level tokenizer has, and what would make other ids each time or text
-/// without end.
+/// Refuses settings that no byte-level tokenizer uses, those that give a text other ids each time,
+/// and normalizers that can make a text grow without a bound.
 fn require_supported(parts: &Parts, path: &Path) -> Result<(), Error> {
     let unsupported = |reason| Err(Error::Unsupported { path: PathBuf::from(path), reason });
     let Model { continuing_subword_prefix, end_of_word_suffix, dropout } = &parts.model;
@@ -431,7 +431,7 @@ fn require_supported(parts: &Parts, path: &Path) -> Result<(), Error> {
 fn require_byte_level(tokenizer: &HfTokenizer, path: &Path) -> Result<(), Error> {
     let reason = match tokenizer.get_decoder() {
         Some(DecoderWrapper::ByteLevel(_)) => return Ok(()),
-        // The variant's name is all that is of use; its fields may be long.
+        // The variant's name is enough; its fields may be long.
         Some(other) => {
             let debug = format!("{other:?}");
             let name = debug.split(['(', ' ', '{']).next().unwrap_or_default();

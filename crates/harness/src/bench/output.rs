@@ -1,6 +1,7 @@
 //! Rows as text: Markdown, CSV, JSON, JSON lines.
 
 use super::Row;
+use monolith_text::markdown_cell;
 use serde_json::Value;
 
 /// How rows are written.
@@ -67,7 +68,7 @@ fn markdown(rows: &[Row]) -> String {
             number(row.predicted_tok_s, 0),
             row.scope.clone(),
         ];
-        text += &format!("| {} |\n", cells.map(|cell| cell.replace('|', "\\|")).join(" | "));
+        text += &format!("| {} |\n", cells.each_ref().map(|cell| markdown_cell(cell)).join(" | "));
     }
     text
 }

@@ -388,7 +388,9 @@ impl Edits {
                     Some(Ok(code)) => match char::from_u32(code) {
                         Some(c) if c.is_ascii() => (format!("\\x{code:02x}"), 10),
                         Some(c) => (c.to_string(), 10),
-                        None => return Err((token.start, format!("\\U{code:08x} is no character"))),
+                        None => {
+                            return Err((token.start, format!("\\U{code:08x} is no character")));
+                        }
                     },
                     _ => return Err((token.start, "\\U needs eight hexadecimal digits".into())),
                 },

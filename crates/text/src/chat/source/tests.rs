@@ -72,7 +72,10 @@ fn operators_become_calls_of_the_same_operands() {
 fn loops_know_their_length() {
     for (source, expected) in [
         ("{% for a, (b, c) in d %}", "{% for a, (b, c) in __items( d) %}"),
-        ("{%for x in [1 if a else 2]if x in y-%}", "{%for x in __items( [1 if a else 2])if x in y-%}"),
+        (
+            "{%for x in [1 if a else 2]if x in y-%}",
+            "{%for x in __items( [1 if a else 2])if x in y-%}",
+        ),
         ("{% for x in a ~ b recursive %}", "{% for x in __items( __concat(a , b)) recursive %}"),
         ("{% for x in %}", "{% for x in %}"),
     ] {
@@ -84,7 +87,9 @@ fn loops_know_their_length() {
 fn pythons_escapes_become_the_engines() {
     let source = r"{{ '\U0001f600\U00000041\a\v\/\\U' }}";
     assert_eq!(text(source), "{{ '\u{1f600}\\x41\\x07\\x0b\\\\/\\\\U' }}");
-    for source in [r"{{ '\U123' }}", r"{{ '\U00110000' }}", r"{{ '\N{DASH}' }}", r"{{ '\U0000é000' }}"] {
+    for source in
+        [r"{{ '\U123' }}", r"{{ '\U00110000' }}", r"{{ '\N{DASH}' }}", r"{{ '\U0000é000' }}"]
+    {
         assert!(prepare(source).is_err(), "{source}");
     }
 }
