@@ -163,13 +163,10 @@ impl Tokenizer {
         };
         let bos = named("bos_token", config.bos_token.as_ref().map(|token| token.as_str()))?;
         let eos = named("eos_token", config.eos_token.named())?;
-        let pad = named("pad_token", pad_text).map_or_else(
-            |error| {
-                self.warnings.push(format!("{error}; it is not needed, as nothing is padded"));
-                None
-            },
-            |pad| pad,
-        );
+        let pad = named("pad_token", pad_text).unwrap_or_else(|error| {
+            self.warnings.push(format!("{error}; it is not needed, as nothing is padded"));
+            None
+        });
         (self.bos, self.eos, self.pad) = (bos, eos, pad);
         Ok(())
     }
@@ -404,11 +401,11 @@ fn require_supported(parts: &Parts, path: &Path) -> Result<(), Error> {
     ];
     for (name, affix) in affixes {
         if affix.as_ref().is_some_and(|affix| !affix.is_empty()) {
-            return unsupported(format!("a {name}, which no byte-level tokenizer has"));
+            return unsupported(format!("{name} is set, which no byte-level tokenizer uses"));
         }
     }
     if dropout.is_some_and(|dropout| dropout != 0.0) {
-        return unsupported("a dropout, with which a text has other tokens each time".into());
+        return unsupported("dropout is set: a text would have other tokens each time".into());
     }
     let mut open = vec![&parts.normalizer];
     while let Some(part) = open.pop() {

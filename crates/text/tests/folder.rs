@@ -111,11 +111,11 @@ fn a_tokenizer_that_fails_the_library_is_an_error_of_the_file() {
     let prefix = "x".repeat(99);
     for (pointer, value, reason) in [
         // The library cuts the prefix off a shorter token.
-        ("/model/continuing_subword_prefix", json!(prefix), "a continuing_subword_prefix"),
-        ("/model/end_of_word_suffix", json!("</w>"), "an end_of_word_suffix"),
+        ("/model/continuing_subword_prefix", json!(prefix), "continuing_subword_prefix is set"),
+        ("/model/end_of_word_suffix", json!("</w>"), "end_of_word_suffix is set"),
         // It writes a merged token into a buffer as long as the longest in the vocabulary.
         ("/model/merges", json!([["a", "b"]]), "tokenizers library failed on it: "),
-        ("/model/dropout", json!(0.5), "a dropout"),
+        ("/model/dropout", json!(0.5), "dropout is set"),
         // Each makes a text as long as it likes.
         ("/normalizer", json!({"type": "Prepend", "prepend": prefix}), "normalizer Prepend"),
         (

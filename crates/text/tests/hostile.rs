@@ -29,7 +29,7 @@ fn widths_without_bound() {
         ("{{ messages | tojson(indent=70000000) }}", "an indent of 70000000"),
         ("{{ messages | tojson(indent=9223372036854775807) }}", "an indent of 9223372036854775807"),
         ("{{ messages | tojson(indent='x' * 9000000) }}", "MiB of text"),
-        ("{{ 'a\nb' | indent(99999999) }}", "an indent of 99999999"),
+        ("{{ 'a\\nb' | indent(99999999) }}", "an indent of 99999999"),
         ("{{ '%99999999d' | format(1) }}", "a width of more than"),
         ("{{ '%.99999999f' | format(1.5) }}", "a width of more than"),
         ("{{ '%*d' | format(99999999, 1) }}", "a width of *"),

@@ -136,10 +136,10 @@ fn indentation(value: &Value) -> Result<Option<String>, Error> {
                 Ok(Some(" ".repeat(usize::try_from(width).unwrap_or(0))))
             }
             Ok(width) => Err(invalid(format!(
-                "tojson: an indent of {width}, at most {} is allowed",
+                "an indent of {width}: at most {} is allowed",
                 strings::WIDTH_MAX
             ))),
-            Err(_) => Err(invalid("tojson: indent is a number or a string".into())),
+            Err(_) => Err(invalid("an indent is a number or a string".into())),
         },
     }
 }
@@ -205,12 +205,14 @@ fn refuse_containers(filter: &str, args: &[Value]) -> Result<(), Error> {
 }
 
 /// Whether a value has a length and items, as Jinja2 asks.
-fn is_sequence(value: &Value) -> bool {
+fn is_sequence(value: &Value) -> Result<bool, Error> {
     match value.kind() {
-        ValueKind::String | ValueKind::Seq | ValueKind::Map | ValueKind::Undefined => true,
-        // A sum of lists, say; a generator's length is not known.
-        ValueKind::Iterable => value.len().is_some(),
-        _ => false,
+        ValueKind::String | ValueKind::Map | ValueKind::Undefined => Ok(true),
+        // Some of the engine's iterators are lists in Python, and some are not.
+        ValueKind::Iterable if !python::is_list(value) => {
+            Err(invalid("`is sequence` of an iterator: make it a list first (`| list`)".into()))
+        }
+        _ => Ok(python::is_list(value)),
     }
 }
 

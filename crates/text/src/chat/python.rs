@@ -78,7 +78,7 @@ fn push_repr(out: &mut Written, value: &Value, depth: usize) -> Result<(), Error
             _ => out.push(&value.to_string()),
         },
         ValueKind::String => push_quoted(out, value.as_str().unwrap_or_default()),
-        ValueKind::Seq => {
+        _ if is_list(value) => {
             let tuple = value.downcast_object_ref::<Tuple>().is_some();
             out.push(if tuple { "(" } else { "[" })?;
             let mut count = 0_usize;
@@ -112,6 +112,17 @@ fn push_repr(out: &mut Written, value: &Value, depth: usize) -> Result<(), Error
         other => Err(invalid(format!(
             "printing a value of kind \"{other}\"; make it a list first (`| list`)"
         ))),
+    }
+}
+
+/// Whether a value is a list or a tuple in Python, a sum of lists included. (The engine's other
+/// iterators do not say what they are.)
+pub(crate) fn is_list(value: &Value) -> bool {
+    let sum = || value.as_object().is_some_and(|object| object.type_name().ends_with("MergeSeq"));
+    match value.kind() {
+        ValueKind::Seq => true,
+        ValueKind::Iterable => sum(),
+        _ => false,
     }
 }
 
