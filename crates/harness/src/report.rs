@@ -439,7 +439,8 @@ last pairs are controls, nothing quantized: each by itself, and teacher-forced.
 fn quality_name(record: &QualityRecord) -> String {
     let measured = &record.measured;
     let variant = &measured.candidate.variant;
-    format!("{variant} ({}) on {}", measured.candidate_formats, measured.model)
+    let name = format!("{variant} ({}) on {}", measured.candidate_formats, measured.model);
+    cell(&name)
 }
 
 /// Why a record fails, and what is known less well than of others.
@@ -489,7 +490,7 @@ fn quality_line(record: &QualityRecord) -> String {
         measured.text.name.clone(),
         perplexity.scored.to_string(),
     ];
-    format!("| {} |\n", cells.join(" | "))
+    format!("| {} |\n", cells.map(|text| cell(&text)).join(" | "))
 }
 
 fn engine_key(row: &Row) -> [&str; 4] {
@@ -543,7 +544,7 @@ pub fn run_readme(folder: &RunFolder) -> Result<String, HarnessError> {
     if !table.is_empty() {
         text += &format!("## Quality\n\n{table}");
     }
-    Ok(text.trim_end().to_owned() + "\n")
+    Ok(printable(text.trim_end()).into_owned() + "\n")
 }
 
 /// A gate in words.

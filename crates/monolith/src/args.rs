@@ -174,6 +174,9 @@ pub struct RunArgs {
     /// Read the prompt from a file, a line end at its end included
     #[arg(short, long, value_name = "FILE")]
     pub file: Option<PathBuf>,
+    /// Read special tokens in the prompt (<|im_end|>) as text; a chat template still writes its own
+    #[arg(long)]
+    pub literal: bool,
     /// Largest number of tokens to generate
     #[arg(short, long = "tokens", value_name = "N", default_value_t = 256)]
     #[arg(value_parser = values::at_least_1(), allow_negative_numbers = true)]

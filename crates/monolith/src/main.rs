@@ -26,7 +26,8 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     interrupt::install();
-    let cli = Cli::parse_from(args::given(std::env::args_os()));
+    let cli = Cli::try_parse_from(args::given(std::env::args_os()))
+        .unwrap_or_else(|error| usage(&error));
     monolith_harness::identity::name_commit(env!("MONOLITH_COMMIT"));
     match dispatch(cli.command) {
         Ok(()) => ExitCode::SUCCESS,
@@ -39,6 +40,17 @@ fn main() -> ExitCode {
             exit.exit_code()
         }
     }
+}
+
+/// Help, a version, or a wrong command line. A name in it may come from elsewhere: a shell's `*`
+/// takes any file's.
+fn usage(error: &clap::Error) -> ! {
+    let plain = error.render().to_string();
+    if let std::borrow::Cow::Owned(safe) = monolith_text::printable(&plain) {
+        text_out::say(safe.trim_end());
+        std::process::exit(error.exit_code());
+    }
+    error.exit()
 }
 
 fn dispatch(command: Command) -> Result<(), Exit> {

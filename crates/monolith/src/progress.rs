@@ -4,6 +4,7 @@
 
 use crate::text_out::say;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use monolith_text::printable_line;
 use std::io::IsTerminal;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -139,7 +140,12 @@ impl Shared {
     /// The command and what it does: `gate: hashing the weights`.
     fn label(&self) -> String {
         let words = locked(&self.words);
-        if words.is_empty() { self.name.clone() } else { format!("{}: {words}", self.name) }
+        let label = match words.is_empty() {
+            true => self.name.clone(),
+            false => format!("{}: {words}", self.name),
+        };
+        // Names of files and models are among the words.
+        printable_line(&label).into_owned()
     }
 
     /// The whole line: `gate: tokens and logits, 312 of 5120 steps (6%), 12 s`.
@@ -267,6 +273,13 @@ mod tests {
         shared.total.store(5120, Ordering::Relaxed);
         let line = shared.line();
         assert!(line.starts_with("gate: tokens, 312 of 5120 steps (6%), "), "{line}");
+    }
+
+    #[test]
+    fn a_label_holds_no_control_character() {
+        let shared = Shared::new("pull".into(), Unit::Bytes, 0);
+        *locked(&shared.words) = "a\u{1b}]0;x\u{7}\nb".into();
+        assert_eq!(shared.label(), "pull: a\\u{1b}]0;x\\u{7}\\nb");
     }
 
     #[test]

@@ -9,13 +9,13 @@ use monolith_engine::Engine;
 use monolith_text::{ChatOptions, ChatTemplate, EncodePolicy, Message, Tokenizer};
 use std::io::{IsTerminal, Read};
 
-/// More text than any context holds: a prompt that goes on and on is noticed.
+/// Limit of a prompt that is read from a file or a pipe: more text than any context holds.
 const PROMPT_BYTES_MAX: u64 = 16 << 20;
 
-/// The prompt's text, from the command line, a file, or standard input.
+/// Reads the prompt's text from the command line, a file, or standard input.
 ///
 /// # Errors
-/// Code 2 for a prompt that is missing, empty, too long, or no UTF-8.
+/// Code 2 for a prompt that is missing, empty, too long, or not UTF-8.
 pub fn read(args: &RunArgs) -> Result<String, Exit> {
     let (what, bytes) = if let Some(prompt) = &args.prompt {
         ("the prompt".into(), prompt.clone().into_encoded_bytes())
@@ -51,7 +51,7 @@ fn read_bounded(from: impl Read, what: &str) -> Result<Vec<u8>, Exit> {
     Ok(bytes)
 }
 
-/// The text's tokens, through the chat template where asked.
+/// Encodes the prompt, with `--chat` through the model's chat template.
 ///
 /// # Errors
 /// A model without a chat template, or a template that refuses the messages.
@@ -61,32 +61,57 @@ pub fn encode(
     model: &Model,
     tokenizer: &Tokenizer,
 ) -> Result<Vec<u32>, Exit> {
+    let literal = args.literal;
     for lookalike in tokenizer.lookalikes(&text) {
         say(&format!(
-            "monolith: {} at byte {} of the prompt is no special token of this model: taken as \
-             text",
+            "monolith: {} at byte {} of the prompt is no special token of this model: it is \
+             read as text",
             lookalike.text, lookalike.offset
         ));
     }
+    let system = args.chat.system.as_deref();
+    if !literal {
+        name_special("the prompt", &text, tokenizer)?;
+        name_special("--system", system.unwrap_or_default(), tokenizer)?;
+    }
     if !args.chat.chat {
-        return Ok(tokenizer.encode(&text, EncodePolicy::Prompt)?);
+        let policy = if literal { EncodePolicy::LiteralPrompt } else { EncodePolicy::Prompt };
+        return Ok(tokenizer.encode(&text, policy)?);
     }
     let template = ChatTemplate::load(&model.dir)?;
-    let system = args.chat.system.iter().map(|text| Message::new("system", text.clone()));
-    let messages: Vec<Message> = system.chain([Message::new("user", text)]).collect();
+    let system = system.map(|text| Message::new("system", text));
+    let messages: Vec<Message> = system.into_iter().chain([Message::new("user", text)]).collect();
     let options = ChatOptions {
         add_generation_prompt: true,
         enable_thinking: args.chat.no_think.then_some(false),
         ..ChatOptions::default()
     };
+    if literal {
+        return Ok(template.encode_literal(tokenizer, &messages, &options)?);
+    }
     let rendered = template.render(&messages, &options)?;
     Ok(tokenizer.encode(&rendered, EncodePolicy::Rendered)?)
 }
 
-/// Whether the engine can take these tokens.
+/// Warns of special tokens in the user's text: the model reads each as the end or the begin of a
+/// turn, and the user may have meant its letters.
+fn name_special(what: &str, text: &str, tokenizer: &Tokenizer) -> Result<(), Exit> {
+    let found = tokenizer.special_in(text)?;
+    if !found.is_empty() {
+        let names: Vec<&str> = found.iter().map(|token| &*token.text).collect();
+        say(&format!(
+            "monolith: {what} holds special tokens of this model: {}; with --literal they are text",
+            names.join(" ")
+        ));
+    }
+    Ok(())
+}
+
+/// Checks that the engine can take these tokens.
 ///
 /// # Errors
-/// Code 2 for none, or more than the context holds; code 1 for one that the model does not have.
+/// Code 2 if there are no tokens, or more than the context holds; code 1 if the model does not have
+/// one of them.
 pub fn check(prompt: &[u32], engine: &dyn Engine) -> Result<(), Exit> {
     if prompt.is_empty() {
         return Err(Exit::message(Code::Usage, "the prompt has no tokens"));

@@ -251,7 +251,7 @@ impl Model {
     /// # Errors
     /// Code 4 for one that is missing, code 1 for one that is damaged.
     pub fn tokenizer(&self) -> Result<Tokenizer, Exit> {
-        Tokenizer::load(&self.dir).map_err(|error| {
+        let tokenizer = Tokenizer::load(&self.dir).map_err(|error| {
             let Text::Missing { path } = &error else { return Exit::from(error) };
             let cure = match &self.place {
                 Place::Pack(_) => {
@@ -266,7 +266,11 @@ impl Model {
             };
             let what = format!("{}: no such file; {cure}", path.display());
             Exit::message(Code::NoModel, what)
-        })
+        })?;
+        for warning in tokenizer.warnings() {
+            say(&format!("monolith: {warning}"));
+        }
+        Ok(tokenizer)
     }
 }
 

@@ -3,21 +3,37 @@
 use crate::progress;
 use anyhow::Context;
 use monolith_files::{WholeFile, write_whole};
-use std::io::{Read, Write};
+use monolith_text::printable;
+use std::io::{IsTerminal, Read, Write};
 use std::path::Path;
 
-/// A message for the person at the terminal. That nobody reads it is no error.
+/// A message for the person at the terminal, control characters written out: names and reasons
+/// come from files and models. It is no error if nobody reads the message.
 pub fn say(message: &str) {
     progress::suspended(|| {
-        let _ = writeln!(std::io::stderr().lock(), "{message}");
+        let _ = writeln!(std::io::stderr().lock(), "{}", printable(message));
     });
 }
 
-/// Data for whoever reads our output, at once.
+/// Data for whoever reads our output, at once. A pipe or a file gets the bytes as they are, a
+/// terminal gets control characters written out.
 ///
 /// # Errors
 /// The reader went away, or the disk is full.
 pub fn put(text: &str) -> anyhow::Result<()> {
+    let out = std::io::stdout();
+    if out.is_terminal() { show(text) } else { write_out(text) }
+}
+
+/// A table or report for people, control characters written out wherever it goes.
+///
+/// # Errors
+/// The reader went away, or the disk is full.
+pub fn show(text: &str) -> anyhow::Result<()> {
+    write_out(&printable(text))
+}
+
+fn write_out(text: &str) -> anyhow::Result<()> {
     progress::suspended(|| {
         let mut out = std::io::stdout().lock();
         out.write_all(text.as_bytes()).and_then(|()| out.flush()).context("standard output")

@@ -1,11 +1,11 @@
-//! Byte-level BPE writes each byte as one printable character; this is the way back.
+//! Byte-level BPE writes each byte as one printable character. This module decodes them.
 
 use std::sync::LazyLock;
 
 /// Byte of each character of GPT-2's alphabet, indexed by code point.
 ///
-/// Printable Latin-1 bytes stand for themselves; the other 68 are numbered from U+0100 up, in
-/// byte order. So every character lies below 256 + 68.
+/// Printable Latin-1 bytes stand for themselves. The other 68 bytes are numbered from U+0100 up, in
+/// byte order, so every code point is below 256 + 68.
 static BYTE_OF_CHAR: LazyLock<[Option<u8>; 324]> = LazyLock::new(|| {
     let mut table = [None; 324];
     let mut next = 256;
@@ -24,7 +24,7 @@ static BYTE_OF_CHAR: LazyLock<[Option<u8>; 324]> = LazyLock::new(|| {
 
 /// Appends the bytes that a vocabulary entry stands for.
 ///
-/// An entry with any character outside the alphabet is an added token: its own UTF-8 is meant.
+/// An entry that has a character outside the alphabet stands for its own UTF-8 bytes.
 pub(crate) fn push_token_bytes(token: &str, out: &mut Vec<u8>) {
     let start = out.len();
     for c in token.chars() {

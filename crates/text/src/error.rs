@@ -4,13 +4,13 @@ use std::path::PathBuf;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// A file that the model folder must hold is not there.
+    /// The model folder lacks a file that it needs.
     #[error("{}: no such file; the model folder is incomplete, pull it again", path.display())]
     Missing {
-        /// The file looked for.
+        /// Path of the missing file.
         path: PathBuf,
     },
-    /// A file is there and cannot be read.
+    /// The system could not read a file.
     #[error("{}: cannot be read: {source}", path.display())]
     Unreadable {
         /// The file.
@@ -18,7 +18,7 @@ pub enum Error {
         /// What the operating system said.
         source: std::io::Error,
     },
-    /// A file was read and its contents make no sense.
+    /// The contents of a file are invalid.
     #[error("{}: {reason}", path.display())]
     Corrupt {
         /// The file.
@@ -26,12 +26,12 @@ pub enum Error {
         /// What is wrong, and where.
         reason: String,
     },
-    /// The tokenizer is sound and of a kind that this crate does not handle.
+    /// The tokenizer is valid, but this crate does not support its kind.
     #[error("{}: unsupported tokenizer: {reason}", path.display())]
     Unsupported {
         /// The file.
         path: PathBuf,
-        /// Which part is not handled.
+        /// The part that is not supported.
         reason: String,
     },
     /// The text could not be tokenized.
@@ -50,13 +50,17 @@ pub enum Error {
         dir: PathBuf,
     },
     /// The chat template does not parse, or it refused these messages.
-    #[error("{}, chat template line {line}: {reason}", path.display())]
+    #[error("{}, chat template{}: {reason}", path.display(), at_line(*line))]
     Template {
         /// The file that holds the template.
         path: PathBuf,
-        /// Line within the template, from 1 (0 where the engine could not tell).
+        /// Line within the template, counted from 1; 0 if the line is unknown.
         line: usize,
         /// What the template engine said.
         reason: String,
     },
+}
+
+fn at_line(line: usize) -> String {
+    if line == 0 { String::new() } else { format!(" line {line}") }
 }

@@ -1,36 +1,116 @@
 //! Reading a model folder's small files, with errors that name the file.
 
-use std::io::ErrorKind;
+use std::io::{ErrorKind, Read};
 use std::path::Path;
 
 use serde::de::DeserializeOwned;
 
 use crate::Error;
 
-/// The file's text, or `None` where there is no such file.
-pub(crate) fn read_optional(path: &Path) -> Result<Option<String>, Error> {
-    let text = match std::fs::read(path) {
-        Ok(bytes) => String::from_utf8(bytes).map_err(|error| Error::Corrupt {
-            path: path.to_owned(),
-            reason: format!("not UTF-8 text: {error}"),
-        })?,
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-        Err(source) => return Err(Error::Unreadable { path: path.to_owned(), source }),
+/// More than any tokenizer has: Qwen3's is 11 MB, the largest that are known 35 MB.
+const JSON_BYTES_MAX: u64 = 256 << 20;
+/// More than any chat template has: Qwen3's is 4 KB, the largest that are known 60 KB.
+const TEMPLATE_BYTES_MAX: u64 = 1 << 20;
+
+/// Recognises by its first bytes a file that is not what its name says. `None` if it may be.
+///
+/// A clone without git-lfs leaves a pointer in place of a large file, a proxy or a login page
+/// leaves HTML, and some repositories hold other formats under a familiar name.
+#[must_use]
+pub fn mistaken_for(begin: &[u8]) -> Option<&'static str> {
+    let text = begin.trim_ascii_start();
+    let starts = |name: &str| {
+        text.get(..name.len()).is_some_and(|found| found.eq_ignore_ascii_case(name.as_bytes()))
     };
-    // What a clone without git-lfs leaves in place of a large file.
-    if text.starts_with("version https://git-lfs") {
-        return Err(Error::Corrupt {
-            path: path.to_owned(),
-            reason: "a Git LFS pointer, not the file it stands for".to_owned(),
-        });
+    if begin.starts_with(b"version https://git-lfs") {
+        return Some("a Git LFS pointer, not the file it stands for");
     }
-    Ok(Some(text))
+    if ["<!doctype html", "<html"].into_iter().any(starts) {
+        return Some("an HTML page, not the file that was asked for");
+    }
+    if begin.starts_with(b"GGUF") {
+        return Some("a GGUF file of llama.cpp, not the file that its name promises");
+    }
+    None
+}
+
+/// The file's text, or `None` where there is no such file.
+fn read_optional(path: &Path, most: u64) -> Result<Option<String>, Error> {
+    let unreadable = |source| Error::Unreadable { path: path.to_owned(), source };
+    let corrupt = |reason| Error::Corrupt { path: path.to_owned(), reason };
+    let file = match std::fs::File::open(path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        Err(source) => return Err(unreadable(source)),
+    };
+    let mut bytes = Vec::new();
+    file.take(most + 1).read_to_end(&mut bytes).map_err(unreadable)?;
+    if let Some(what) = mistaken_for(&bytes) {
+        return Err(corrupt(what.to_owned()));
+    }
+    if bytes.len() as u64 > most {
+        return Err(corrupt(format!("more than {} MiB, which no such file has", most >> 20)));
+    }
+    String::from_utf8(bytes).map(Some).map_err(|error| corrupt(format!("not UTF-8 text: {error}")))
+}
+
+/// The text of a JSON file, or `None` where there is no such file.
+pub(crate) fn read_json_text(path: &Path) -> Result<Option<String>, Error> {
+    read_optional(path, JSON_BYTES_MAX)
+}
+
+/// A chat template's text, or `None` where there is no such file.
+pub(crate) fn read_template(path: &Path) -> Result<Option<String>, Error> {
+    read_optional(path, TEMPLATE_BYTES_MAX)
+}
+
+/// Whether a template, which may be part of a larger file, is small enough to be one.
+pub(crate) fn check_template_size(bytes: usize, path: &Path) -> Result<(), Error> {
+    if bytes as u64 > TEMPLATE_BYTES_MAX {
+        let reason = format!(
+            "the chat template has {bytes} bytes, at most {TEMPLATE_BYTES_MAX} are allowed"
+        );
+        return Err(Error::Corrupt { path: path.to_owned(), reason });
+    }
+    Ok(())
 }
 
 /// The file's JSON, or `None` where there is no such file.
 pub(crate) fn read_json<T: DeserializeOwned>(path: &Path) -> Result<Option<T>, Error> {
-    let Some(text) = read_optional(path)? else { return Ok(None) };
+    let Some(text) = read_json_text(path)? else { return Ok(None) };
     serde_json::from_str(&text)
         .map(Some)
         .map_err(|error| Error::Corrupt { path: path.to_owned(), reason: error.to_string() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn other_files_are_known_by_their_first_bytes() {
+        for (begin, what) in [
+            (&b"version https://git-lfs.github.com/spec/v1\n"[..], "a Git LFS pointer"),
+            (b"\n <!DOCTYPE html><html>", "an HTML page"),
+            (b"<html lang=\"en\">", "an HTML page"),
+            (b"GGUF\x03\0\0\0", "a GGUF file"),
+        ] {
+            assert!(mistaken_for(begin).unwrap().starts_with(what));
+        }
+        for begin in [&b""[..], b"{}", b"<", b"\x10\0\0\0\0\0\0\0{", b"version 2"] {
+            assert_eq!(mistaken_for(begin), None);
+        }
+    }
+
+    #[test]
+    fn a_file_without_end_is_not_read() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("chat_template.jinja");
+        let size = usize::try_from(TEMPLATE_BYTES_MAX).unwrap();
+        std::fs::write(&path, " ".repeat(size)).unwrap();
+        assert_eq!(read_template(&path).unwrap().unwrap().len(), size);
+        std::fs::write(&path, " ".repeat(size + 1)).unwrap();
+        let error = read_template(&path).unwrap_err().to_string();
+        assert!(error.ends_with("more than 1 MiB, which no such file has"), "{error}");
+    }
 }

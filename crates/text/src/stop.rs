@@ -12,9 +12,9 @@ pub struct StopTokens {
 }
 
 impl StopTokens {
-    /// Reads `eos_token_id` from `generation_config.json`, or where that file is absent or
-    /// silent from `config.json`, as `transformers` does. An integer or a list of integers.
-    /// Empty where neither file declares one.
+    /// Reads `eos_token_id`, an integer or a list of integers, from `generation_config.json`. If
+    /// that file is absent or has no such field, reads it from `config.json`, as `transformers`
+    /// does. If neither file has the field, there are no stop tokens.
     ///
     /// # Errors
     /// [`Error::Corrupt`] if a file is not JSON or the field is of another type;
@@ -23,20 +23,26 @@ impl StopTokens {
         for name in ["generation_config.json", "config.json"] {
             let path = dir.join(name);
             let Some(config) = file::read_json::<Value>(&path)? else { continue };
-            let Some(object) = config.as_object() else {
-                let reason = format!("expected an object, found {}", kind(&config));
-                return Err(Error::Corrupt { path, reason });
-            };
-            match object.get("eos_token_id") {
-                None | Some(Value::Null) => {}
-                Some(field) => {
-                    let ids = ids_from_json(field)
-                        .map_err(|reason| Error::Corrupt { path: path.clone(), reason })?;
-                    return Ok(Self { ids, source: Some(path) });
-                }
+            if let Some(stop) = Self::from_json(&config, &path)? {
+                return Ok(stop);
             }
         }
         Ok(Self::default())
+    }
+
+    /// The ids that one file's JSON declares, if it declares any.
+    pub(crate) fn from_json(config: &Value, path: &Path) -> Result<Option<Self>, Error> {
+        let corrupt = |reason| Error::Corrupt { path: path.to_owned(), reason };
+        let object = config
+            .as_object()
+            .ok_or_else(|| corrupt(format!("expected an object, found {}", kind(config))))?;
+        match object.get("eos_token_id") {
+            None | Some(Value::Null) => Ok(None),
+            Some(field) => {
+                let ids = ids_from_json(field).map_err(corrupt)?;
+                Ok(Some(Self { ids, source: Some(path.to_owned()) }))
+            }
+        }
     }
 
     /// Whether `id` ends the generation.

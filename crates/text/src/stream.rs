@@ -1,12 +1,11 @@
 use crate::Tokenizer;
-use crate::bytes::push_token_bytes;
 
 /// Turns ids into text as they arrive.
 ///
-/// Byte-level tokens cut characters in two, so bytes wait here until the character is whole.
-/// Nothing is lost or repeated: the pieces, joined, equal the batch decode of the same ids,
-/// bytes that can never become a character included (each maximal run is one U+FFFD, as in
-/// [`String::from_utf8_lossy`]). At most three bytes are ever held back.
+/// A token of a byte-level tokenizer may end inside a character. The decoder holds such bytes
+/// back until the character is complete; it never holds back more than three. The pieces, joined,
+/// equal the batch decode of the same ids. Bytes that cannot become a character are replaced by
+/// U+FFFD as in [`String::from_utf8_lossy`].
 #[derive(Debug)]
 pub struct StreamDecoder<'t> {
     tokenizer: &'t Tokenizer,
@@ -19,28 +18,30 @@ impl<'t> StreamDecoder<'t> {
         Self { tokenizer, skip_special, pending: Vec::new() }
     }
 
-    /// Takes the next id; returns the text that became certain with it, if any.
+    /// Takes the next id. Returns the text that it completes, if any.
     ///
-    /// An id outside the vocabulary (models pad theirs) stands for no text, as in
-    /// `transformers`; [`Tokenizer::token`] tells such ids apart.
+    /// An id outside the vocabulary stands for no text, as in `transformers`: models have more
+    /// output rows than their tokenizers have tokens. [`Tokenizer::token`] is `None` for such ids.
     pub fn push(&mut self, id: u32) -> Option<String> {
         if self.skip_special && self.tokenizer.is_special(id) {
             return None;
         }
-        push_token_bytes(&self.tokenizer.token(id)?, &mut self.pending);
+        if !self.tokenizer.push_bytes(id, &mut self.pending) {
+            return None;
+        }
         let (text, rest) = split_whole_characters(&self.pending);
         self.pending.drain(..self.pending.len() - rest);
         (!text.is_empty()).then_some(text)
     }
 
-    /// Ends the stream: U+FFFD if it stopped inside a character, else nothing.
+    /// Ends the stream. Returns U+FFFD if it stopped inside a character.
     #[must_use]
     pub fn finish(self) -> Option<String> {
         (!self.pending.is_empty()).then(|| char::REPLACEMENT_CHARACTER.to_string())
     }
 }
 
-/// The text that `bytes` already settles, and how many bytes at the end remain open.
+/// The complete characters of `bytes`, and the number of bytes of an incomplete one at the end.
 fn split_whole_characters(bytes: &[u8]) -> (String, usize) {
     let mut text = String::new();
     let mut rest = bytes;
@@ -67,7 +68,7 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// However the bytes are cut, the pieces join to the lossy decode of the whole.
+        /// The decoded pieces, joined, equal the lossy decode of all bytes at once.
         #[test]
         fn any_cut_of_any_bytes_equals_the_lossy_whole(
             chunks in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..5), 0..40)

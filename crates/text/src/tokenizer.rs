@@ -1,37 +1,44 @@
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
+use serde::Deserialize;
+use serde_json::Value;
 use tokenizers::{DecoderWrapper, Tokenizer as HfTokenizer};
 
+use crate::bytes::push_token_bytes;
 use crate::config::TokenizerConfig;
+use crate::guard::catch;
 use crate::{Error, StreamDecoder, file};
 
-/// Whitespace characters in a row that a text may hold.
+/// The longest run of whitespace that a text may have.
 ///
 /// The splitting patterns of byte-level tokenizers (`\s*[\r\n]+`, `\s+(?!\S)`) step back through a
-/// run of whitespace one character at a time. Past 1,000,000 steps the regex engine gives up, and
-/// the tokenizer takes that for the end of the text: wrong ids, no error (seen at 1,100,000 spaces,
-/// right at 900,000).
+/// run of whitespace one character at a time. The regex engine gives up after 1,000,000 steps, and
+/// the tokenizer then drops the rest of the text without an error (1,100,000 spaces give wrong
+/// ids, 900,000 give the right ones).
 const WHITESPACE_RUN_MAX: usize = 500_000;
 
 /// What a special token's text (`<|im_end|>`) means inside a text to encode.
 ///
-/// There is no default on purpose: taking a user's text for markup is how prompts are injected,
-/// and taking markup for text silently breaks a chat.
+/// There is no default: reading a user's text as markup allows prompt injection, and reading
+/// markup as text breaks a chat without an error.
 ///
 /// A text that only looks like a special token (`<|foo|>`) is ordinary text under every policy;
 /// [`Tokenizer::lookalikes`] finds those. Added tokens that the tokenizer does not flag as
-/// special (Qwen3's `<think>`, `<tool_call>`) are vocabulary, and one id under every policy.
+/// special (Qwen3's `<think>`, `<tool_call>`) are one id under every policy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EncodePolicy {
     /// A plain prompt: special tokens are recognised, and the tokenizer adds its own (such as
     /// a beginning-of-text token) where it declares any. `tokenizer(text)` in `transformers`.
     Prompt,
-    /// A rendered chat template: special tokens are recognised, nothing is added, because the
-    /// template wrote them all. `tokenizer(text, add_special_tokens=False)`.
+    /// A plain prompt whose special tokens are text: they are not recognised, and the tokenizer
+    /// adds its own. `tokenizer(text, split_special_tokens=True)`.
+    LiteralPrompt,
+    /// A rendered chat template: special tokens are recognised, and nothing is added, because the
+    /// template has written every special token. `tokenizer(text, add_special_tokens=False)`.
     Rendered,
-    /// Data: special tokens are not recognised, nothing is added.
+    /// Data: special tokens are not recognised, and nothing is added.
     /// `tokenizer(text, split_special_tokens=True, add_special_tokens=False)`.
     Literal,
 }
@@ -45,7 +52,7 @@ pub struct NamedToken {
     pub text: String,
 }
 
-/// Something in a text that is written like a special token and is none in this vocabulary.
+/// A part of a text that has the form of a special token, but is not in the vocabulary.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Lookalike {
     /// Byte offset in the text.
@@ -59,13 +66,18 @@ pub struct Lookalike {
 pub struct Tokenizer {
     /// Recognises special tokens.
     parsing: HfTokenizer,
-    /// Takes them for text. The choice is a setting of the whole tokenizer, so the second policy
-    /// needs a second one; it is made on first use.
+    /// Reads special tokens as text. The library has one setting for a whole tokenizer, so this
+    /// policy needs a second one. It is made on first use.
     literal: OnceLock<HfTokenizer>,
-    special: BTreeMap<u32, String>,
+    /// Has no added tokens. It is made on first use.
+    plain: OnceLock<HfTokenizer>,
+    /// The added tokens by id. Their text is not in the alphabet of bytes.
+    added: BTreeMap<u32, String>,
+    special: BTreeSet<u32>,
     bos: Option<NamedToken>,
     eos: Option<NamedToken>,
     pad: Option<NamedToken>,
+    warnings: Vec<String>,
 }
 
 impl Tokenizer {
@@ -80,34 +92,60 @@ impl Tokenizer {
     pub fn load(dir: &Path) -> Result<Self, Error> {
         let path = dir.join("tokenizer.json");
         let text =
-            file::read_optional(&path)?.ok_or_else(|| Error::Missing { path: path.clone() })?;
-        let mut parsing = HfTokenizer::from_bytes(text).map_err(|error| Error::Corrupt {
-            path: path.clone(),
-            reason: format!("not a tokenizer: {error}"),
-        })?;
-        require_byte_level(&parsing, &path)?;
-        parsing.with_padding(None);
-        parsing
-            .with_truncation(None)
-            .map_err(|error| Error::Corrupt { path, reason: error.to_string() })?;
-
-        let special = parsing
-            .get_added_tokens_decoder()
-            .into_iter()
-            .filter(|(_, token)| token.special)
-            .map(|(id, token)| (id, token.content))
-            .collect();
-        let mut tokenizer =
-            Self { parsing, literal: OnceLock::new(), special, bos: None, eos: None, pad: None };
+            file::read_json_text(&path)?.ok_or_else(|| Error::Missing { path: path.clone() })?;
+        let mut tokenizer = Self::from_json(&text, &path)?;
         tokenizer.apply_config(&TokenizerConfig::load(dir)?, &TokenizerConfig::path(dir))?;
         Ok(tokenizer)
     }
 
-    fn apply_config(&mut self, config: &TokenizerConfig, path: &Path) -> Result<(), Error> {
+    /// A tokenizer from the text of a `tokenizer.json` alone. `path` is for messages.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] or [`Error::Unsupported`] as for [`Tokenizer::load`].
+    pub fn from_json(text: &str, path: &Path) -> Result<Self, Error> {
         let corrupt = |reason| Error::Corrupt { path: path.to_owned(), reason };
+        let not_one = |reason: String| corrupt(format!("not a tokenizer: {reason}"));
+        let parts: Parts =
+            serde_json::from_str(text).map_err(|error| not_one(error.to_string()))?;
+        require_supported(&parts, path)?;
+        let parsed = catch(|| -> tokenizers::Result<HfTokenizer> {
+            let mut parsed = HfTokenizer::from_bytes(text)?;
+            parsed.with_padding(None);
+            parsed.with_truncation(None)?;
+            Ok(parsed)
+        });
+        let parsing = parsed
+            .map_err(|panic| not_one(format!("the tokenizers library failed on it: {panic}")))?
+            .map_err(|error| not_one(error.to_string()))?;
+        require_byte_level(&parsing, path)?;
+        let decoder = parsing.get_added_tokens_decoder();
+        let special =
+            decoder.iter().filter(|(_, token)| token.special).map(|(&id, _)| id).collect();
+        Ok(Self {
+            parsing,
+            literal: OnceLock::new(),
+            plain: OnceLock::new(),
+            added: decoder.into_iter().map(|(id, token)| (id, token.content)).collect(),
+            special,
+            bos: None,
+            eos: None,
+            pad: None,
+            warnings: Vec::new(),
+        })
+    }
+
+    pub(crate) fn apply_config(
+        &mut self,
+        config: &TokenizerConfig,
+        path: &Path,
+    ) -> Result<(), Error> {
+        let corrupt = |reason| Error::Corrupt { path: path.to_owned(), reason };
+        let pad_text = config.pad_token.named().filter(|text| !text.is_empty());
         for (id, added) in &config.added_tokens_decoder {
             let in_vocabulary = id.parse().ok().and_then(|id| self.token(id));
-            if in_vocabulary.as_ref() != Some(&added.content) {
+            // A batch of one needs no padding, so the padding token may be missing.
+            let only_pads = in_vocabulary.is_none() && pad_text == Some(&*added.content);
+            if in_vocabulary.as_ref() != Some(&added.content) && !only_pads {
                 return Err(corrupt(format!(
                     "added_tokens_decoder gives {:?} the id {id}, where tokenizer.json has {}",
                     added.content,
@@ -116,24 +154,34 @@ impl Tokenizer {
             }
         }
         let named = |field: &str, text: Option<&str>| {
-            let Some(text) = text else { return Ok(None) };
+            // An empty text names no token.
+            let Some(text) = text.filter(|text| !text.is_empty()) else { return Ok(None) };
             let id = self.id(text).ok_or_else(|| {
                 corrupt(format!("{field} is {text:?}, which tokenizer.json does not have"))
             })?;
             Ok(Some(NamedToken { id, text: text.to_owned() }))
         };
         let bos = named("bos_token", config.bos_token.as_ref().map(|token| token.as_str()))?;
-        let eos = named("eos_token", config.eos_token.as_ref().map(|token| token.as_str()))?;
-        let pad = named("pad_token", config.pad_token.as_ref().map(|token| token.as_str()))?;
+        let eos = named("eos_token", config.eos_token.named())?;
+        let pad = named("pad_token", pad_text).unwrap_or_else(|error| {
+            self.warnings.push(format!("{error}; it is not needed, as nothing is padded"));
+            None
+        });
         (self.bos, self.eos, self.pad) = (bos, eos, pad);
         Ok(())
+    }
+
+    /// Faults of the files that do no harm here, one sentence each.
+    #[must_use]
+    pub fn warnings(&self) -> &[String] {
+        &self.warnings
     }
 
     /// Text to ids, special tokens treated as `policy` says.
     ///
     /// # Errors
-    /// [`Error::Encode`] if the tokenizer's rules cannot split this text, which half a million
-    /// spaces in a row will do.
+    /// [`Error::Encode`] if the tokenizer cannot split this text, for example because it has more
+    /// than half a million spaces in a row.
     pub fn encode(&self, text: &str, policy: EncodePolicy) -> Result<Vec<u32>, Error> {
         let longest = longest_whitespace_run(text);
         if longest > WHITESPACE_RUN_MAX {
@@ -143,21 +191,63 @@ impl Tokenizer {
             );
             return Err(Error::Encode { reason });
         }
-        let tokenizer = match policy {
-            EncodePolicy::Prompt | EncodePolicy::Rendered => &self.parsing,
-            EncodePolicy::Literal => self.literal.get_or_init(|| {
-                let mut literal = self.parsing.clone();
-                literal.set_encode_special_tokens(true);
-                literal
-            }),
+        let (tokenizer, adds) = match policy {
+            EncodePolicy::Prompt => (&self.parsing, true),
+            EncodePolicy::Rendered => (&self.parsing, false),
+            EncodePolicy::LiteralPrompt => (self.literal(), true),
+            EncodePolicy::Literal => (self.literal(), false),
         };
-        tokenizer
-            .encode_fast(text, policy == EncodePolicy::Prompt)
-            .map(|encoding| encoding.get_ids().to_vec())
-            .map_err(|error| Error::Encode { reason: error.to_string() })
+        encode(tokenizer, text, adds)
     }
 
-    /// All of `ids` to text at once. Ids outside the vocabulary stand for no text.
+    fn literal(&self) -> &HfTokenizer {
+        self.literal.get_or_init(|| {
+            let mut literal = self.parsing.clone();
+            literal.set_encode_special_tokens(true);
+            literal
+        })
+    }
+
+    /// The ids of a token's text, with no added token recognised.
+    ///
+    /// # Errors
+    /// [`Error::Encode`], also if the vocabulary has the same token for the plain text.
+    pub(crate) fn encode_as_text(&self, token: &str) -> Result<Vec<u32>, Error> {
+        let plain = match self.plain.get() {
+            Some(plain) => plain,
+            None => {
+                let mut plain = HfTokenizer::new(self.parsing.get_model().clone());
+                plain
+                    .with_normalizer(self.parsing.get_normalizer().cloned())
+                    .map_err(|error| Error::Encode { reason: error.to_string() })?;
+                plain.with_pre_tokenizer(self.parsing.get_pre_tokenizer().cloned());
+                self.plain.get_or_init(|| plain)
+            }
+        };
+        let ids = encode(plain, token, false)?;
+        if self.id(token).is_some_and(|id| ids.contains(&id)) {
+            let reason = format!("{token:?} as text is the token {token:?} all the same");
+            return Err(Error::Encode { reason });
+        }
+        Ok(ids)
+    }
+
+    /// The special tokens that the tokenizer recognises in a text, in order, each once.
+    ///
+    /// # Errors
+    /// Those of [`Tokenizer::encode`].
+    pub fn special_in(&self, text: &str) -> Result<Vec<NamedToken>, Error> {
+        let mut found: Vec<NamedToken> = Vec::new();
+        for id in self.encode(text, EncodePolicy::Rendered)? {
+            if self.is_special(id) && found.iter().all(|token| token.id != id) {
+                let text = self.added.get(&id).cloned().unwrap_or_default();
+                found.push(NamedToken { id, text });
+            }
+        }
+        Ok(found)
+    }
+
+    /// Decodes all `ids` at once. Ids outside the vocabulary stand for no text.
     #[must_use]
     pub fn decode(&self, ids: &[u32], skip_special: bool) -> String {
         let mut decoder = self.stream_decoder(skip_special);
@@ -166,14 +256,14 @@ impl Tokenizer {
         text
     }
 
-    /// A decoder for ids that arrive one at a time; special tokens are left out of the text
-    /// where `skip_special` is set.
+    /// A decoder for ids that arrive one at a time. With `skip_special` it leaves special tokens
+    /// out of the text.
     #[must_use]
     pub fn stream_decoder(&self, skip_special: bool) -> StreamDecoder<'_> {
         StreamDecoder::new(self, skip_special)
     }
 
-    /// How many ids have a token, added tokens included.
+    /// Number of tokens, added tokens included.
     ///
     /// A model's output is often padded beyond this: Qwen3 has 151,669 tokens and 151,936 rows.
     #[must_use]
@@ -193,15 +283,33 @@ impl Tokenizer {
         self.parsing.id_to_token(id)
     }
 
+    /// Appends the bytes that an id stands for. Returns false if the id has no token.
+    pub(crate) fn push_bytes(&self, id: u32, out: &mut Vec<u8>) -> bool {
+        if let Some(text) = self.added.get(&id) {
+            out.extend_from_slice(text.as_bytes());
+            return true;
+        }
+        let token = self.token(id);
+        if let Some(token) = &token {
+            push_token_bytes(token, out);
+        }
+        token.is_some()
+    }
+
     /// Whether the tokenizer flags this id as special.
     #[must_use]
     pub fn is_special(&self, id: u32) -> bool {
-        self.special.contains_key(&id)
+        self.special.contains(&id)
     }
 
     /// Every special token, by id.
     pub fn special_tokens(&self) -> impl Iterator<Item = (u32, &str)> {
-        self.special.iter().map(|(&id, text)| (id, text.as_str()))
+        self.added_tokens().filter(|(id, _)| self.is_special(*id))
+    }
+
+    /// Every added token, special or not, by id.
+    pub fn added_tokens(&self) -> impl Iterator<Item = (u32, &str)> {
+        self.added.iter().map(|(&id, text)| (id, text.as_str()))
     }
 
     /// The beginning-of-text token, where `tokenizer_config.json` names one.
@@ -223,8 +331,8 @@ impl Tokenizer {
         self.pad.as_ref()
     }
 
-    /// What in `text` is written like a special token, `<|...|>`, but is not in the vocabulary:
-    /// most often a typing error, or markup meant for another model.
+    /// The parts of `text` that have the form of a special token, `<|...|>`, but are not in the
+    /// vocabulary. Such a part is often a typing error, or markup of another model.
     #[must_use]
     pub fn lookalikes(&self, text: &str) -> Vec<Lookalike> {
         marked_names(text)
@@ -232,6 +340,14 @@ impl Tokenizer {
             .map(|(offset, name)| Lookalike { offset, text: name.to_owned() })
             .collect()
     }
+}
+
+fn encode(tokenizer: &HfTokenizer, text: &str, adds: bool) -> Result<Vec<u32>, Error> {
+    let encoded = catch(|| tokenizer.encode_fast(text, adds).map(|it| it.get_ids().to_vec()));
+    let failed = |reason| Error::Encode { reason };
+    encoded
+        .map_err(|panic| failed(format!("the tokenizers library failed: {panic}")))?
+        .map_err(|error| failed(error.to_string()))
 }
 
 fn longest_whitespace_run(text: &str) -> usize {
@@ -244,7 +360,7 @@ fn longest_whitespace_run(text: &str) -> usize {
     longest
 }
 
-/// Everything of the form `<|name|>` with its offset; a name has no space, `<`, `>` or `|`.
+/// Every `<|name|>` of a text with its offset. A name has no whitespace, `<`, `>` or `|`.
 fn marked_names(text: &str) -> impl Iterator<Item = (usize, &str)> {
     text.match_indices("<|").filter_map(|(start, open)| {
         let inner = &text[start + open.len()..];
@@ -255,10 +371,64 @@ fn marked_names(text: &str) -> impl Iterator<Item = (usize, &str)> {
     })
 }
 
+/// The parts of a `tokenizer.json` that are checked before the library reads it.
+#[derive(Deserialize)]
+struct Parts {
+    #[serde(default)]
+    normalizer: Value,
+    #[serde(default)]
+    model: Model,
+}
+
+#[derive(Default, Deserialize)]
+struct Model {
+    #[serde(default)]
+    continuing_subword_prefix: Option<String>,
+    #[serde(default)]
+    end_of_word_suffix: Option<String>,
+    #[serde(default)]
+    dropout: Option<f64>,
+}
+
+/// Refuses settings that no byte-level tokenizer uses, those that give a text other ids each time,
+/// and normalizers that can make a text grow without a bound.
+fn require_supported(parts: &Parts, path: &Path) -> Result<(), Error> {
+    let unsupported = |reason| Err(Error::Unsupported { path: PathBuf::from(path), reason });
+    let Model { continuing_subword_prefix, end_of_word_suffix, dropout } = &parts.model;
+    let affixes = [
+        ("continuing_subword_prefix", continuing_subword_prefix),
+        ("end_of_word_suffix", end_of_word_suffix),
+    ];
+    for (name, affix) in affixes {
+        if affix.as_ref().is_some_and(|affix| !affix.is_empty()) {
+            return unsupported(format!("{name} is set, which no byte-level tokenizer uses"));
+        }
+    }
+    if dropout.is_some_and(|dropout| dropout != 0.0) {
+        return unsupported("dropout is set: a text would have other tokens each time".into());
+    }
+    let mut open = vec![&parts.normalizer];
+    while let Some(part) = open.pop() {
+        match part.get("type").and_then(Value::as_str) {
+            None
+            | Some("NFC" | "NFD" | "NFKC" | "NFKD" | "Lowercase" | "Strip" | "StripAccents") => {}
+            Some("Sequence") => {
+                open.extend(
+                    part.get("normalizers").and_then(Value::as_array).into_iter().flatten(),
+                );
+            }
+            Some(other) => {
+                return unsupported(format!("normalizer {other}; only Unicode's are handled"));
+            }
+        }
+    }
+    Ok(())
+}
+
 fn require_byte_level(tokenizer: &HfTokenizer, path: &Path) -> Result<(), Error> {
     let reason = match tokenizer.get_decoder() {
         Some(DecoderWrapper::ByteLevel(_)) => return Ok(()),
-        // The variant's name is all that is of use; its fields may be long.
+        // The variant's name is enough; its fields may be long.
         Some(other) => {
             let debug = format!("{other:?}");
             let name = debug.split(['(', ' ', '{']).next().unwrap_or_default();

@@ -89,12 +89,87 @@ fn corrupt_files_are_named_with_what_is_wrong() {
         (b"{}", "tokenizer.json: not a tokenizer: "),
         (b"\xff\xfe", "tokenizer.json: not UTF-8 text"),
         (b"version https://git-lfs.github.com/spec/v1\noid", "a Git LFS pointer"),
+        (b"<!DOCTYPE html>\n<html>", "an HTML page"),
+        (b"GGUF\x03", "a GGUF file"),
     ] {
         std::fs::write(dir.path().join("tokenizer.json"), contents).unwrap();
         let error = Tokenizer::load(dir.path()).unwrap_err();
         assert!(matches!(error, Error::Corrupt { .. }));
         assert!(error.to_string().contains(reason), "{error}");
     }
+}
+
+/// A tokenizer of one's own in place of an error of the library.
+#[test]
+fn a_tokenizer_that_fails_the_library_is_an_error_of_the_file() {
+    let change = |pointer: &str, value: Value| {
+        let mut tokenizer = tiny();
+        let (parent, key) = pointer.rsplit_once('/').unwrap();
+        tokenizer.pointer_mut(parent).unwrap()[key] = value;
+        load(&tokenizer, None).unwrap_err().to_string()
+    };
+    let prefix = "x".repeat(99);
+    for (pointer, value, reason) in [
+        // The library cuts the prefix off a shorter token.
+        ("/model/continuing_subword_prefix", json!(prefix), "continuing_subword_prefix is set"),
+        ("/model/end_of_word_suffix", json!("</w>"), "end_of_word_suffix is set"),
+        // It writes a merged token into a buffer as long as the longest in the vocabulary.
+        ("/model/merges", json!([["a", "b"]]), "tokenizers library failed on it: "),
+        ("/model/dropout", json!(0.5), "dropout is set"),
+        // Each makes a text as long as it likes.
+        ("/normalizer", json!({"type": "Prepend", "prepend": prefix}), "normalizer Prepend"),
+        (
+            "/normalizer",
+            json!({"type": "Sequence", "normalizers": [
+                {"type": "NFC"},
+                {"type": "Replace", "pattern": {"String": "a"}, "content": prefix}]}),
+            "normalizer Replace",
+        ),
+    ] {
+        let error = change(pointer, value);
+        assert!(error.contains("tokenizer.json: ") && error.contains(reason), "{error}");
+    }
+}
+
+/// An added token's text is its own, whatever its letters are in the alphabet of bytes.
+#[test]
+fn added_tokens_are_written_as_they_are() {
+    let texts = ["đem", "č", "<|début|>", "«user»", "ñ", "Ġx", "a b", "漢"];
+    let mut tokenizer = tiny();
+    for (id, text) in texts.iter().enumerate() {
+        let token = added(28 + u32::try_from(id).unwrap(), text);
+        tokenizer["added_tokens"].as_array_mut().unwrap().push(token);
+    }
+    let tokenizer = load(&tokenizer, None).unwrap();
+    let ids: Vec<u32> = (28..28 + u32::try_from(texts.len()).unwrap()).collect();
+    assert_eq!(tokenizer.decode(&ids, false), texts.concat());
+    let mut decoder = tokenizer.stream_decoder(false);
+    for (&id, text) in ids.iter().zip(texts) {
+        assert_eq!(decoder.push(id).as_deref(), Some(text));
+        assert_eq!(tokenizer.encode(text, EncodePolicy::Rendered).unwrap(), [id]);
+    }
+    assert_eq!(decoder.finish(), None);
+}
+
+/// A batch of one is never padded.
+#[test]
+fn a_padding_token_that_is_not_there_is_a_warning() {
+    for config in [
+        r#"{"pad_token": "[PAD]"}"#,
+        r#"{"pad_token": {"content": "[PAD]"}, "added_tokens_decoder": {"28": {"content": "[PAD]"}}}"#,
+    ] {
+        let tokenizer = load(&tiny(), Some(config)).unwrap();
+        assert_eq!(tokenizer.pad(), None);
+        let [warning] = tokenizer.warnings() else { panic!("{:?}", tokenizer.warnings()) };
+        let reason = "tokenizer_config.json: pad_token is \"[PAD]\", which tokenizer.json does not \
+                      have; it is not needed, as nothing is padded";
+        assert!(warning.ends_with(reason), "{warning}");
+    }
+    // An empty name is none.
+    let empty = r#"{"bos_token": "", "eos_token": "", "pad_token": ""}"#;
+    let tokenizer = load(&tiny(), Some(empty)).unwrap();
+    assert_eq!((tokenizer.bos(), tokenizer.eos(), tokenizer.pad()), (None, None, None));
+    assert!(tokenizer.warnings().is_empty());
 }
 
 #[test]
@@ -106,6 +181,11 @@ fn a_config_that_contradicts_the_tokenizer_is_refused() {
             "gives \"<b>\" the id 26, where tokenizer.json has \"<s>\"",
         ),
         (r#"{"added_tokens_decoder": {"99": {"content": "<b>"}}}"#, "has nothing"),
+        (r#"{"bos_token": "<bos>"}"#, "bos_token is \"<bos>\", which tokenizer.json does not have"),
+        (
+            r#"{"pad_token": "<s>", "added_tokens_decoder": {"27": {"content": "<s>"}}}"#,
+            "gives \"<s>\" the id 27, where tokenizer.json has \"<|end|>\"",
+        ),
         (r#"{"eos_token": 3}"#, "expected a token"),
         ("{", "EOF while parsing"),
     ] {

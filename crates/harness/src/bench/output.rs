@@ -1,6 +1,7 @@
 //! Rows as text: Markdown, CSV, JSON, JSON lines, SQL.
 
 use super::{Row, sql::sql};
+use monolith_text::markdown_cell;
 use serde_json::Value;
 
 /// How rows are written.
@@ -72,7 +73,7 @@ fn markdown(rows: &[Row]) -> String {
             gate(row).into(),
             row.scope.clone(),
         ];
-        text += &format!("| {} |\n", cells.map(|cell| cell.replace('|', "\\|")).join(" | "));
+        text += &format!("| {} |\n", cells.each_ref().map(|cell| markdown_cell(cell)).join(" | "));
     }
     text
 }

@@ -102,6 +102,30 @@ fn gpus_never_share_a_table() {
     assert_eq!(names, [folder.name, second.name]);
 }
 
+/// Names of engines and models come from other programs and from files.
+#[test]
+fn hostile_names_stay_in_their_cells() {
+    let results = tempfile::tempdir().unwrap();
+    let (folder, rows) = measured(results.path());
+    let hostile = "a|b\u{1b}[31m\n| c <img src=x>\u{202e}";
+    let row = |gate_passed| Row {
+        engine: "peer".into(),
+        variant: hostile.into(),
+        model: hostile.into(),
+        gate_passed,
+        ..rows[0].clone()
+    };
+    folder.add_rows(&[row(None), Row { engine: "other".into(), ..row(Some(false)) }]).unwrap();
+    let readme = std::fs::read_to_string(folder.path.join("README.md")).unwrap();
+    for text in [render(results.path()).unwrap(), readme] {
+        assert!(!text.contains(|c: char| c.is_control() && c != '\n' || c == '\u{202e}'), "{text}");
+        assert!(!text.contains("<img") && !text.contains("\n| c"), "{text}");
+        let cell = r"a\|b\\u{1b}[31m\\n\| c &lt;img src=x>\\u{202e}";
+        assert!(text.contains(&format!("| peer | {cell} |")), "{text}");
+        assert!(text.contains(&format!("- other {cell} (")), "{text}");
+    }
+}
+
 #[test]
 fn no_results_say_so() {
     let empty = tempfile::tempdir().unwrap();

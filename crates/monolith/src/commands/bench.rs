@@ -52,7 +52,9 @@ pub fn run(args: &BenchArgs) -> Result<(), Exit> {
     }
     drop(progress);
     if let (Some(folder), Some(_)) = (&folder, &gate) {
-        folder.add_rows(&rows).map_err(exit_of)?;
+        if let Some(removed) = folder.add_rows(&rows).map_err(exit_of)? {
+            say(&format!("bench: {removed}"));
+        }
         folder.add_command(&command(), &[version()]).map_err(exit_of)?;
     }
     for line in left_out {

@@ -4,7 +4,7 @@ use crate::args::{DEFAULT_MODEL, DoctorArgs, EngineChoice};
 use crate::exit::{Code, Exit};
 use crate::progress::Progress;
 use crate::source;
-use crate::text_out::{Kind, check_output, put, say, write_file};
+use crate::text_out::{Kind, check_output, put, say, show, write_file};
 use monolith_engine::cpu::simd::Simd;
 use monolith_engine::{cpu, cuda};
 use monolith_harness::environment::nvml_state;
@@ -64,7 +64,11 @@ pub fn run(args: &DoctorArgs) -> Result<(), Exit> {
             model.map_or_else(|reason| reason, |dir| format!("{DEFAULT_MODEL}: {}", dir.display())),
         )
     };
-    put(&text)?;
+    if args.json {
+        put(&text)?
+    } else {
+        show(&text)?
+    }
     match (args.engine, gpu) {
         (EngineChoice::Cuda, Err(why)) => Err(Exit::message(Code::NoEngine, why)),
         _ => Ok(()),
@@ -88,7 +92,11 @@ fn probe(args: &DoctorArgs) -> Result<(), Exit> {
     if let Some(path) = &args.out {
         write_file(path, report.to_json().as_bytes())?;
     }
-    put(&if args.json { report.to_json() } else { format!("{report}\n") })?;
+    if args.json {
+        put(&report.to_json())?;
+    } else {
+        show(&format!("{report}\n"))?;
+    }
     let failed = report.failures();
     if failed.is_empty() {
         return Ok(());

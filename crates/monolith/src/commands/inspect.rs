@@ -3,7 +3,7 @@
 use crate::args::InspectArgs;
 use crate::exit::{Code, Exit};
 use crate::progress::Progress;
-use crate::text_out::put;
+use crate::text_out::{put, show};
 use crate::{losses, source};
 use comfy_table::{CellAlignment, Table, presets::NOTHING};
 use monolith_pack::{Geometry, Header, Pack, ScaleSearch};
@@ -31,8 +31,11 @@ pub fn run(args: &InspectArgs) -> Result<(), Exit> {
         let what = format!("--position {}: this model has {positions}", args.position);
         return Err(Exit::message(Code::Usage, what));
     }
-    let text = if args.json { json(pack.header(), args) } else { table(&pack, args) };
-    put(&text)?;
+    if args.json {
+        put(&json(pack.header(), args))?;
+    } else {
+        show(&table(&pack, args))?;
+    }
     Ok(())
 }
 

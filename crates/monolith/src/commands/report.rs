@@ -4,7 +4,7 @@ use crate::args::ReportArgs;
 use crate::exit::{Code, Exit};
 use crate::measure::exit_of;
 use crate::progress::Progress;
-use crate::text_out::put;
+use crate::text_out::show;
 use monolith_harness::report::render;
 
 /// Prints every processor's tables.
@@ -19,6 +19,6 @@ pub fn run(args: &ReportArgs) -> Result<(), Exit> {
     let progress = Progress::new("report");
     let tables = render(args.results.folder()).map_err(exit_of)?;
     drop(progress);
-    put(&tables)?;
+    show(&tables)?;
     Ok(())
 }

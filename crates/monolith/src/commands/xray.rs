@@ -2,7 +2,7 @@
 
 use crate::args::{ExportFormat, XrayAnalyzeArgs, XrayCommand, XrayExportArgs};
 use crate::exit::{Code, Exit, OrExit};
-use crate::text_out::{Kind, check_output, put, say, write_file};
+use crate::text_out::{Kind, check_output, put, say, show, write_file};
 use anyhow::Context;
 use monolith_xray::export::{self, GanttOptions};
 use monolith_xray::{Analysis, Trace, TraceError, dump_file, page, trace_from_dump};
@@ -26,7 +26,7 @@ fn analyze(args: &XrayAnalyzeArgs) -> Result<(), Exit> {
     if args.json {
         put(&format!("{}\n", serde_json::to_string(&analysis)?))?;
     } else {
-        put(&analysis.to_string())?;
+        show(&analysis.to_string())?;
     }
     Ok(())
 }

@@ -3,7 +3,7 @@
 use crate::args::XrayFaultArgs;
 use crate::exit::{Code, Exit, OrExit};
 use crate::fault_file;
-use crate::text_out::put;
+use crate::text_out::show;
 use anyhow::Context;
 use monolith_xray::fault::{Report, read};
 
@@ -25,5 +25,5 @@ pub fn run(args: &XrayFaultArgs) -> Result<(), Exit> {
     let bytes = std::fs::read(&path).with_context(name);
     let bytes = if path.exists() { bytes? } else { bytes.or_exit(Code::Usage)? };
     let dump = read(&bytes).with_context(name)?;
-    Ok(put(&Report(&dump).to_string())?)
+    Ok(show(&Report(&dump).to_string())?)
 }

@@ -20,5 +20,6 @@ mod quality;
 mod run;
 mod support;
 mod synth;
+mod terminal;
 mod usage;
 mod xray;

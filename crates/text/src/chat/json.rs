@@ -1,12 +1,13 @@
 //! JSON as Python's `json.dumps(value, ensure_ascii=False)` writes it: what models saw in
 //! training, down to the spaces.
 
-use std::io::{self, Write};
 use std::str::FromStr;
 
-use minijinja::Value;
+use minijinja::value::ValueKind;
+use minijinja::{Error, ErrorKind, Value};
 use serde::{Deserialize, Serialize};
-use serde_json::ser::Formatter;
+
+use super::python::{DEPTH_MAX, Written, float};
 
 /// Any JSON value, its objects' keys in the order they were written.
 ///
@@ -31,117 +32,159 @@ impl From<&str> for Json {
     }
 }
 
-/// Serializes `value`; `indent` is the number of spaces a level, `None` for one line.
-pub(crate) fn python_json(
-    value: &impl Serialize,
-    indent: Option<usize>,
-) -> Result<String, serde_json::Error> {
-    let mut out = Vec::new();
-    let formatter = PythonFormatter { indent, depth: 0, empty: true };
-    value.serialize(&mut serde_json::Serializer::with_formatter(&mut out, formatter))?;
-    Ok(String::from_utf8_lossy(&out).into_owned())
+/// The arguments of `json.dumps` that the filter `tojson` takes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Style {
+    /// What a level is indented by; `None` for one line.
+    pub indent: Option<String>,
+    pub item_separator: String,
+    pub key_separator: String,
+    pub ascii: bool,
+    pub sort_keys: bool,
 }
 
-struct PythonFormatter {
-    indent: Option<usize>,
+impl Style {
+    /// Python's defaults: with an indentation there is no space at a line's end.
+    pub fn new(indent: Option<String>) -> Self {
+        let item_separator = if indent.is_some() { "," } else { ", " }.to_owned();
+        Self { indent, item_separator, key_separator: ": ".into(), ascii: false, sort_keys: false }
+    }
+}
+
+/// Writes `value` as JSON.
+pub(crate) fn python_json(value: &Value, style: &Style) -> Result<String, Error> {
+    let mut writer = Writer { style, out: Written::default(), depth: 0 };
+    writer.value(value)?;
+    Ok(writer.out.into())
+}
+
+struct Writer<'a> {
+    style: &'a Style,
+    out: Written,
     depth: usize,
-    /// Whether the container being written has no entry yet.
-    empty: bool,
 }
 
-impl PythonFormatter {
-    fn new_line<W: ?Sized + Write>(&self, writer: &mut W) -> io::Result<()> {
-        match self.indent {
-            Some(width) => write!(writer, "\n{:1$}", "", width * self.depth),
-            None => Ok(()),
+impl Writer<'_> {
+    fn value(&mut self, value: &Value) -> Result<(), Error> {
+        match value.kind() {
+            ValueKind::None => self.out.push("null"),
+            ValueKind::Bool => self.out.push(if value.is_true() { "true" } else { "false" }),
+            ValueKind::Number => self.out.push(&number(value)),
+            ValueKind::String => self.text(value.as_str().unwrap_or_default()),
+            ValueKind::Seq | ValueKind::Iterable => self.array(value),
+            ValueKind::Map => self.object(value),
+            other => Err(Error::new(
+                ErrorKind::BadSerialization,
+                format!("tojson: a value of kind \"{other}\" is no JSON"),
+            )),
         }
     }
 
-    fn open<W: ?Sized + Write>(&mut self, writer: &mut W, bracket: &[u8]) -> io::Result<()> {
+    fn array(&mut self, value: &Value) -> Result<(), Error> {
+        self.open("[")?;
+        let mut empty = true;
+        for item in value.try_iter()? {
+            self.separate(empty)?;
+            empty = false;
+            self.value(&item)?;
+        }
+        self.close("]", empty)
+    }
+
+    fn object(&mut self, value: &Value) -> Result<(), Error> {
+        let mut entries = Vec::new();
+        for key in value.try_iter()? {
+            entries.push((key_text(&key)?, value.get_item(&key)?));
+        }
+        if self.style.sort_keys {
+            entries.sort_by(|a, b| a.0.cmp(&b.0));
+        }
+        self.open("{")?;
+        let mut empty = true;
+        for (key, item) in &entries {
+            self.separate(empty)?;
+            empty = false;
+            self.text(key)?;
+            self.out.push(&self.style.key_separator)?;
+            self.value(item)?;
+        }
+        self.close("}", empty)
+    }
+
+    fn open(&mut self, bracket: &str) -> Result<(), Error> {
         self.depth += 1;
-        self.empty = true;
-        writer.write_all(bracket)
+        if self.depth > DEPTH_MAX {
+            let reason = format!("tojson: more than {DEPTH_MAX} values inside each other");
+            return Err(Error::new(ErrorKind::BadSerialization, reason));
+        }
+        self.out.push(bracket)
     }
 
-    fn close<W: ?Sized + Write>(&mut self, writer: &mut W, bracket: &[u8]) -> io::Result<()> {
+    fn close(&mut self, bracket: &str, empty: bool) -> Result<(), Error> {
         self.depth -= 1;
-        if !self.empty {
-            self.new_line(writer)?;
+        if !empty {
+            self.new_line()?;
         }
-        self.empty = false;
-        writer.write_all(bracket)
+        self.out.push(bracket)
     }
 
-    fn separate<W: ?Sized + Write>(&self, writer: &mut W, first: bool) -> io::Result<()> {
+    fn separate(&mut self, first: bool) -> Result<(), Error> {
         if !first {
-            writer.write_all(if self.indent.is_some() { b"," } else { b", " })?;
+            self.out.push(&self.style.item_separator)?;
         }
-        self.new_line(writer)
-    }
-}
-
-impl Formatter for PythonFormatter {
-    fn write_f64<W: ?Sized + Write>(&mut self, writer: &mut W, value: f64) -> io::Result<()> {
-        writer.write_all(python_float(value).as_bytes())
+        self.new_line()
     }
 
-    fn begin_array<W: ?Sized + Write>(&mut self, writer: &mut W) -> io::Result<()> {
-        self.open(writer, b"[")
+    fn new_line(&mut self) -> Result<(), Error> {
+        let Some(indent) = &self.style.indent else { return Ok(()) };
+        self.out.push("\n")?;
+        self.out.repeat(indent, self.depth)
     }
 
-    fn end_array<W: ?Sized + Write>(&mut self, writer: &mut W) -> io::Result<()> {
-        self.close(writer, b"]")
-    }
-
-    fn begin_array_value<W: ?Sized + Write>(
-        &mut self,
-        writer: &mut W,
-        first: bool,
-    ) -> io::Result<()> {
-        self.separate(writer, first)
-    }
-
-    fn end_array_value<W: ?Sized + Write>(&mut self, _: &mut W) -> io::Result<()> {
-        self.empty = false;
-        Ok(())
-    }
-
-    fn begin_object<W: ?Sized + Write>(&mut self, writer: &mut W) -> io::Result<()> {
-        self.open(writer, b"{")
-    }
-
-    fn end_object<W: ?Sized + Write>(&mut self, writer: &mut W) -> io::Result<()> {
-        self.close(writer, b"}")
-    }
-
-    fn begin_object_key<W: ?Sized + Write>(
-        &mut self,
-        writer: &mut W,
-        first: bool,
-    ) -> io::Result<()> {
-        self.separate(writer, first)
-    }
-
-    fn begin_object_value<W: ?Sized + Write>(&mut self, writer: &mut W) -> io::Result<()> {
-        writer.write_all(b": ")
-    }
-
-    fn end_object_value<W: ?Sized + Write>(&mut self, _: &mut W) -> io::Result<()> {
-        self.empty = false;
+    fn text(&mut self, text: &str) -> Result<(), Error> {
+        // Python's escapes are those of serde_json.
+        let quoted = serde_json::to_string(text)
+            .map_err(|error| Error::new(ErrorKind::BadSerialization, error.to_string()))?;
+        if !self.style.ascii || quoted.is_ascii() && !quoted.contains('\u{7f}') {
+            return self.out.push(&quoted);
+        }
+        for c in quoted.chars() {
+            if c.is_ascii() && c != '\u{7f}' {
+                self.out.push(c.encode_utf8(&mut [0; 4]))?;
+            } else {
+                for unit in c.encode_utf16(&mut [0; 2]) {
+                    self.out.push(&format!("\\u{unit:04x}"))?;
+                }
+            }
+        }
         Ok(())
     }
 }
 
-/// A finite number as Python's `repr` writes it: shortest digits, an exponent of at least two
-/// digits where it is below -4 or above 15.
-pub(crate) fn python_float(value: f64) -> String {
-    let scientific = format!("{value:e}");
-    match scientific.split_once('e').and_then(|(digits, e)| Some((digits, e.parse().ok()?))) {
-        Some((digits, exponent @ (..-4 | 16..))) => {
-            let sign = if exponent < 0 { '-' } else { '+' };
-            format!("{digits}e{sign}{:02}", i32::abs(exponent))
-        }
-        _ => format!("{value:?}"),
+fn number(value: &Value) -> String {
+    if value.is_integer() {
+        return value.to_string();
+    }
+    match f64::try_from(value.clone()) {
+        Ok(number) if number.is_nan() => "NaN".into(),
+        Ok(number) if number.is_infinite() && number > 0.0 => "Infinity".into(),
+        Ok(number) if number.is_infinite() => "-Infinity".into(),
+        Ok(number) => float(number),
+        Err(_) => value.to_string(),
+    }
+}
+
+/// A key of an object, which is a string in JSON whatever it is in Python.
+fn key_text(key: &Value) -> Result<String, Error> {
+    match key.kind() {
+        ValueKind::String => Ok(key.as_str().unwrap_or_default().to_owned()),
+        ValueKind::Bool => Ok(if key.is_true() { "true" } else { "false" }.into()),
+        ValueKind::None => Ok("null".into()),
+        ValueKind::Number => Ok(number(key)),
+        other => Err(Error::new(
+            ErrorKind::BadSerialization,
+            format!("tojson: a key of kind \"{other}\" is none of JSON"),
+        )),
     }
 }
 
@@ -150,7 +193,8 @@ mod tests {
     use super::*;
 
     fn dump(json: &str, indent: Option<usize>) -> String {
-        python_json(&json.parse::<Json>().unwrap(), indent).unwrap()
+        let style = Style::new(indent.map(|width| " ".repeat(width)));
+        python_json(&json.parse::<Json>().unwrap().0, &style).unwrap()
     }
 
     /// Expected values: CPython 3.11, `json.dumps(json.loads(s), ensure_ascii=False)`.
@@ -188,5 +232,15 @@ mod tests {
         );
         assert_eq!(dump("[]", Some(2)), "[]");
         assert_eq!(dump("[[]]", Some(0)), "[\n[]\n]");
+    }
+
+    #[test]
+    fn an_indentation_is_bounded_by_the_text_it_makes() {
+        let nested = "[[1]]".parse::<Json>().unwrap().0;
+        let wide = Style::new(Some(" ".repeat(1 << 20)));
+        assert_eq!(python_json(&nested, &wide).unwrap().len(), 4 * (1 << 20) + 9);
+        let wider = Style::new(Some(" ".repeat(20 << 20)));
+        let error = python_json(&nested, &wider).unwrap_err().to_string();
+        assert!(error.contains("more than 32 MiB of text"), "{error}");
     }
 }

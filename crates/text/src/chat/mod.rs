@@ -2,42 +2,53 @@
 
 mod environment;
 mod json;
+mod literal;
+mod python;
+mod source;
+mod strings;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use minijinja::{Environment, Value};
 use serde::{Deserialize, Serialize};
 
 pub use json::Json;
 
-use crate::config::{TemplateField, TokenText, TokenizerConfig};
+use crate::config::{TemplateField, TokenizerConfig};
+use crate::guard::{self, Failure};
 use crate::{Error, file};
 
 const DEFAULT: &str = "default";
 const TOOL_USE: &str = "tool_use";
+
+/// How long a template may take. Its instructions and its text are counted and bounded besides;
+/// the clock ends what is not counted, such as the comparison of lists that hold themselves many
+/// times over.
+const TIME_MAX: Duration = Duration::from_secs(30);
+
+/// Names under which a message's reasoning is found. The first is the one that templates read.
+const REASONING: [&str; 3] = ["reasoning_content", "thinking", "reasoning"];
 
 /// One message of a conversation. Reads and writes as the JSON that chat APIs use.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Message {
     /// Who speaks: `system`, `user`, `assistant`, `tool`, or what the template knows.
     pub role: String,
-    /// What is said; empty where the JSON has none or `null`, as beside `tool_calls`.
-    #[serde(default, deserialize_with = "text_or_null")]
-    pub content: String,
+    /// What is said. A message without it, as beside `tool_calls`, has no such field in the
+    /// template either.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub content: Option<String>,
     /// Anything else the template may look at: `tool_calls`, `reasoning_content`, `name`.
     #[serde(flatten)]
     pub extra: BTreeMap<String, Json>,
 }
 
-fn text_or_null<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
-    Ok(Option::deserialize(deserializer)?.unwrap_or_default())
-}
-
 impl Message {
     /// A message with nothing but text.
     pub fn new(role: impl Into<String>, content: impl Into<String>) -> Self {
-        Self { role: role.into(), content: content.into(), extra: BTreeMap::new() }
+        Self { role: role.into(), content: Some(content.into()), extra: BTreeMap::new() }
     }
 
     /// The message with one more field.
@@ -47,10 +58,32 @@ impl Message {
         self
     }
 
+    /// The message as `transformers` shows it to a template: fields that are `null` are left out,
+    /// and reasoning is found under the name that templates read.
     fn to_value(&self) -> Value {
-        let text = [("role", Value::from(&*self.role)), ("content", Value::from(&*self.content))];
-        let extra = self.extra.iter().map(|(field, json)| (&**field, json.0.clone()));
-        Value::from_pairs(text.into_iter().chain(extra))
+        let text = self.content.as_deref().map(|text| ("content", Value::from(text)));
+        let mut fields: Vec<(&str, Value)> =
+            [("role", Value::from(&*self.role))].into_iter().chain(text).collect();
+        let extra = self.extra.iter().filter(|(_, json)| !json.0.is_none());
+        fields.extend(extra.map(|(field, json)| (&**field, json.0.clone())));
+        let found = |name: &str| fields.iter().find(|field| field.0 == name);
+        if let Some((_, reasoning)) = REASONING.iter().find_map(|name| found(name)).cloned() {
+            if found("thinking").is_none() {
+                fields.insert(0, ("thinking", reasoning.clone()));
+            }
+            match fields.iter_mut().find(|field| field.0 == REASONING[0]) {
+                Some(field) => field.1 = reasoning,
+                None => fields.push((REASONING[0], reasoning)),
+            }
+        }
+        Value::from_pairs(fields)
+    }
+
+    /// Bytes of the message's text, near enough to bound what a template does with it.
+    fn bytes(&self) -> usize {
+        self.role.len()
+            + self.content.as_ref().map_or(0, String::len)
+            + self.extra.values().map(|json| json.0.to_string().len()).sum::<usize>()
     }
 }
 
@@ -62,9 +95,11 @@ pub struct ChatOptions {
     /// Whether a reasoning model may think first. `None` leaves the variable undefined, so the
     /// template's own default holds (Qwen3 thinks).
     pub enable_thinking: Option<bool>,
-    /// Tools on offer, as JSON schemas.
+    /// Tools on offer, as JSON schemas. The template sees `none` where there is none.
     pub tools: Vec<Json>,
-    /// Any other variable of the template.
+    /// Documents to answer from. The template sees `none` where there is none.
+    pub documents: Vec<Json>,
+    /// Any other variable of the template. It may replace a special token's.
     pub variables: BTreeMap<String, Json>,
 }
 
@@ -74,8 +109,10 @@ pub struct ChatTemplate {
     environment: Environment<'static>,
     path: PathBuf,
     has_tool_use: bool,
-    bos: Option<String>,
-    eos: Option<String>,
+    /// `bos_token` and its like, where the tokenizer has them.
+    special: Vec<(&'static str, String)>,
+    /// The templates' own text.
+    literals: String,
 }
 
 impl ChatTemplate {
@@ -84,37 +121,77 @@ impl ChatTemplate {
     /// `tool_use`, which then serves whenever tools are given.
     ///
     /// # Errors
-    /// [`Error::NoTemplate`]; [`Error::Template`] with the line of a syntax error;
-    /// [`Error::Unreadable`] or [`Error::Corrupt`].
+    /// [`Error::NoTemplate`]; [`Error::Template`] with the line of a syntax error, or of what
+    /// nests too deep; [`Error::Unreadable`] or [`Error::Corrupt`].
     pub fn load(dir: &Path) -> Result<Self, Error> {
-        let config = TokenizerConfig::load(dir)?;
+        let mut config = TokenizerConfig::load(dir)?;
         let jinja = dir.join("chat_template.jinja");
-        let (path, field) = match file::read_optional(&jinja)? {
-            Some(text) => (jinja, Some(TemplateField::One(text))),
-            None => (TokenizerConfig::path(dir), config.chat_template),
-        };
-        let text = |token: Option<TokenText>| Some(token?.as_str().to_owned());
-        let mut template = Self {
-            environment: environment::chat_environment(),
-            path,
-            has_tool_use: false,
-            bos: text(config.bos_token),
-            eos: text(config.eos_token),
-        };
-        match field {
-            None => return Err(Error::NoTemplate { dir: dir.to_owned() }),
-            Some(TemplateField::One(source)) => template.add(DEFAULT, source)?,
-            Some(TemplateField::Named(list)) => {
-                for named in list.into_iter().filter(|n| [DEFAULT, TOOL_USE].contains(&&*n.name)) {
-                    template.has_tool_use |= named.name == TOOL_USE;
-                    template.add(&named.name, named.template)?;
-                }
+        let path = match file::read_template(&jinja)? {
+            Some(text) => {
+                config.chat_template = Some(TemplateField::One(text));
+                jinja
             }
+            None => TokenizerConfig::path(dir),
+        };
+        Self::from_config(config, &path)
+    }
+
+    /// The template that a configuration holds, read from `path`.
+    pub(crate) fn from_config(config: TokenizerConfig, path: &Path) -> Result<Self, Error> {
+        let special = config.special_tokens();
+        let no_template = || {
+            let dir = path.parent().unwrap_or(Path::new(""));
+            Error::NoTemplate { dir: dir.to_owned() }
+        };
+        let sources = match config.chat_template.ok_or_else(no_template)? {
+            TemplateField::One(source) => vec![(DEFAULT.to_owned(), source)],
+            TemplateField::Named(list) => list
+                .into_iter()
+                .filter(|named| [DEFAULT, TOOL_USE].contains(&&*named.name))
+                .map(|named| (named.name, named.template))
+                .collect(),
+        };
+        if !sources.iter().any(|(name, _)| name == DEFAULT) {
+            return Err(no_template());
         }
-        if template.environment.get_template(DEFAULT).is_err() {
-            return Err(Error::NoTemplate { dir: dir.to_owned() });
+        Self::of_sources(path.to_owned(), sources, special)
+    }
+
+    /// A template from its source alone, with no special tokens. `path` is for messages.
+    ///
+    /// # Errors
+    /// [`Error::Template`] as for [`ChatTemplate::load`].
+    pub fn from_source(source: String, path: PathBuf) -> Result<Self, Error> {
+        Self::of_sources(path, vec![(DEFAULT.to_owned(), source)], Vec::new())
+    }
+
+    fn of_sources(
+        path: PathBuf,
+        sources: Vec<(String, String)>,
+        special: Vec<(&'static str, String)>,
+    ) -> Result<Self, Error> {
+        let mut literals = String::new();
+        let mut prepared = Vec::new();
+        for (name, source) in sources {
+            file::check_template_size(source.len(), &path)?;
+            let source = source::prepare(&source).map_err(|problem| Error::Template {
+                path: path.clone(),
+                line: problem.line,
+                reason: problem.reason,
+            })?;
+            literals.push_str(&source.literals);
+            prepared.push((name, source.text));
         }
-        Ok(template)
+        let has_tool_use = prepared.iter().any(|(name, _)| name == TOOL_USE);
+        let compile = move || {
+            let mut environment = environment::chat_environment();
+            for (name, source) in prepared {
+                environment.add_template_owned(name, source)?;
+            }
+            Ok(environment)
+        };
+        let environment = run(&path, TIME_MAX, compile)?;
+        Ok(Self { environment, path, has_tool_use, special, literals })
     }
 
     /// The prompt for `messages`. Encode it with [`EncodePolicy::Rendered`]: the template wrote
@@ -123,27 +200,47 @@ impl ChatTemplate {
     /// [`EncodePolicy::Rendered`]: crate::EncodePolicy::Rendered
     ///
     /// # Errors
-    /// [`Error::Template`] with the line: what the template raised, or what it tripped over.
+    /// [`Error::Template`] with the line: what the template raised, what it tripped over, or that
+    /// it takes too long.
     pub fn render(&self, messages: &[Message], options: &ChatOptions) -> Result<String, Error> {
-        let mut variables: BTreeMap<&str, Value> =
-            options.variables.iter().map(|(name, json)| (&**name, json.0.clone())).collect();
-        variables.insert("messages", messages.iter().map(Message::to_value).collect());
-        variables.insert("add_generation_prompt", options.add_generation_prompt.into());
-        for (name, token) in [("bos_token", &self.bos), ("eos_token", &self.eos)] {
-            // transformers prints nothing for a token that the model does not have.
-            variables.insert(name, token.clone().map_or(Value::UNDEFINED, Value::from));
-        }
-        if let Some(enabled) = options.enable_thinking {
-            variables.insert("enable_thinking", enabled.into());
-        }
-        if !options.tools.is_empty() {
-            variables.insert("tools", options.tools.iter().map(|json| json.0.clone()).collect());
-        }
+        self.render_within(TIME_MAX, messages, options)
+    }
+
+    fn render_within(
+        &self,
+        limit: Duration,
+        messages: &[Message],
+        options: &ChatOptions,
+    ) -> Result<String, Error> {
+        let variables = self.variables(messages, options);
         let name = if self.has_tool_use && !options.tools.is_empty() { TOOL_USE } else { DEFAULT };
-        self.environment
-            .get_template(name)
-            .and_then(|template| template.render(Value::from_pairs(variables)))
-            .map_err(|error| self.error(&error))
+        let mut environment = self.environment.clone();
+        let bytes = messages.iter().map(Message::bytes).sum();
+        environment.set_fuel(Some(environment::fuel(bytes)));
+        let render = move || environment.get_template(name)?.render(Value::from_pairs(variables));
+        run(&self.path, limit, render)
+    }
+
+    /// Every variable that `transformers` gives a template, with its value.
+    fn variables(&self, messages: &[Message], options: &ChatOptions) -> BTreeMap<String, Value> {
+        let list = |items: &[Json]| match items {
+            [] => Value::from(()),
+            items => items.iter().map(|json| json.0.clone()).collect(),
+        };
+        let special =
+            self.special.iter().map(|(name, text)| ((*name).to_owned(), Value::from(&**text)));
+        let own = options.variables.iter().map(|(name, json)| (name.clone(), json.0.clone()));
+        let mut variables: BTreeMap<String, Value> = special.chain(own).collect();
+        if let Some(enabled) = options.enable_thinking {
+            variables.insert("enable_thinking".into(), enabled.into());
+        }
+        variables.extend([
+            ("messages".into(), messages.iter().map(Message::to_value).collect()),
+            ("tools".into(), list(&options.tools)),
+            ("documents".into(), list(&options.documents)),
+            ("add_generation_prompt".into(), options.add_generation_prompt.into()),
+        ]);
+        variables
     }
 
     /// The file that the template came from.
@@ -151,19 +248,34 @@ impl ChatTemplate {
     pub fn path(&self) -> &Path {
         &self.path
     }
+}
 
-    fn add(&mut self, name: &str, source: String) -> Result<(), Error> {
-        self.environment
-            .add_template_owned(name.to_owned(), source)
-            .map_err(|error| self.error(&error))
-    }
-
-    fn error(&self, error: &minijinja::Error) -> Error {
-        let reason = match error.detail() {
-            Some(detail) => format!("{}: {detail}", error.kind()),
-            None => error.kind().to_string(),
-        };
-        Error::Template { path: self.path.clone(), line: error.line().unwrap_or(0), reason }
+/// Runs the template engine on a thread of its own, and turns what it says into an error.
+fn run<T: Send + 'static>(
+    path: &Path,
+    limit: Duration,
+    call: impl FnOnce() -> Result<T, minijinja::Error> + Send + 'static,
+) -> Result<T, Error> {
+    let error = |line, reason| Error::Template { path: path.to_owned(), line, reason };
+    match guard::on_own_thread(limit, call) {
+        Ok(Ok(value)) => Ok(value),
+        Ok(Err(cause)) => {
+            let reason = match (cause.kind(), cause.detail()) {
+                (minijinja::ErrorKind::OutOfFuel, _) => {
+                    "the template takes too many steps, or makes too much text".to_owned()
+                }
+                (kind, Some(detail)) => format!("{kind}: {detail}"),
+                (kind, None) => kind.to_string(),
+            };
+            Err(error(cause.line().unwrap_or(0), reason))
+        }
+        Err(Failure::Panic(message)) => {
+            Err(error(0, format!("the template engine failed: {message}")))
+        }
+        Err(Failure::Timeout) => {
+            Err(error(0, format!("the template did not end within {} s", limit.as_secs())))
+        }
+        Err(Failure::NoThread(reason)) => Err(error(0, format!("no thread to run it: {reason}"))),
     }
 }
 
@@ -244,11 +356,23 @@ mod tests {
     }
 
     #[test]
+    fn a_template_that_does_not_end_is_left() {
+        // Two lists of 2^60 items each, held many times over, that differ at the last.
+        let source = "{% set a = namespace(x=[1]) %}{% set b = namespace(x=[1]) %}\
+                      {% for i in range(60) %}{% set a.x = [a.x, a.x] %}{% set b.x = [b.x, b.x] %}\
+                      {% endfor %}{{ a.x == b.x }}";
+        let template = load(&[("chat_template.jinja", source)]).unwrap();
+        let limit = Duration::from_millis(100);
+        let error = template.render_within(limit, &[], &ChatOptions::default()).unwrap_err();
+        assert!(error.to_string().contains("the template did not end within"), "{error}");
+    }
+
+    #[test]
     fn messages_carry_any_field_in_order() {
         let json = r#"{"role": "assistant", "content": null,
                        "tool_calls": [{"z": 1, "a": {"y": 2, "b": 3}}]}"#;
         let message: Message = serde_json::from_str(json).unwrap();
-        assert_eq!(message.content, "");
+        assert_eq!(message.content, None);
         let text =
             render("{{ messages[0].tool_calls[0] | tojson }}", &[message], &ChatOptions::default());
         assert_eq!(text.unwrap(), r#"{"z": 1, "a": {"y": 2, "b": 3}}"#);

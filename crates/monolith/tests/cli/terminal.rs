@@ -1,0 +1,127 @@
+//! Control characters of files, models and tokens: none reaches a terminal as it is.
+
+use crate::support::*;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+/// Changes a terminal's title and colours, and hides what follows.
+const HOSTILE: &str = "x\u{1b}]0;title\u{7}\u{1b}[31m\u{9b}5m\u{202e}y";
+const SHOWN: &str = "x\\u{1b}]0;title\\u{7}\\u{1b}[31m\\u{9b}5m\\u{202e}y";
+
+#[track_caller]
+fn is_harmless(text: &str) {
+    let hostile = |c: char| c.is_control() && c != '\n' && c != '\t' || c == '\u{202e}';
+    assert!(!text.contains(hostile), "{text:?}");
+    assert!(text.contains(SHOWN), "{text}");
+}
+
+/// A model whose files are changed.
+fn model(place: &Place, change: impl Fn(&Path)) {
+    change(&place.model("m"));
+}
+
+#[test]
+fn errors_about_a_models_files() {
+    let place = Place::new();
+    model(&place, |dir| {
+        let config = std::fs::read_to_string(dir.join("config.json")).unwrap();
+        let mut config: serde_json::Value = serde_json::from_str(&config).unwrap();
+        config["model_type"] = HOSTILE.into();
+        replace(&dir.join("config.json"), config.to_string().as_bytes());
+    });
+    let seen = place.run(&["run", "-m", "m", "-p", "x", "-n", "1"]);
+    assert_eq!(seen.code, 1);
+    is_harmless(&seen.stderr);
+}
+
+#[test]
+fn what_a_chat_template_raises() {
+    let place = Place::new();
+    model(&place, |dir| {
+        let template = format!("{{{{ raise_exception(\"{HOSTILE}\") }}}}");
+        replace(&dir.join("chat_template.jinja"), template.as_bytes());
+    });
+    let seen = place.run(&["run", "--chat", "-m", "m", "-p", "x", "-n", "1"]);
+    assert_eq!(seen.code, 1);
+    is_harmless(&seen.stderr);
+}
+
+#[test]
+fn names_of_files_and_warnings_about_a_prompt() {
+    let place = Place::new();
+    let seen = place.run(&["inspect", &format!("{HOSTILE}.pack")]);
+    assert_eq!(seen.code, 4);
+    is_harmless(&seen.stderr);
+
+    let wrong = place.run(&["run", &format!("--{HOSTILE}")]);
+    assert_eq!(wrong.code, 2);
+    is_harmless(&wrong.stderr);
+
+    let model = tiny();
+    let prompt = format!("<|{HOSTILE}|>");
+    let seen = place.run(&["run", "-m", model.to_str().unwrap(), "-p", &prompt, "-n", "1"]);
+    assert_eq!(seen.code, 0);
+    is_harmless(&seen.stderr);
+}
+
+/// A step whose trace names a hostile device, and a pack whose model has a hostile name.
+#[test]
+fn tables_of_foreign_files() {
+    let place = Place::new();
+    let model = tiny();
+    let model = model.to_str().unwrap();
+    let run = ["run", "-m", model, "-p", "The sea", "-n", "3", "--xray", "t.json", "-t", "2"];
+    place.succeeds(&run);
+    let trace = std::fs::read_to_string(place.path("t.json")).unwrap();
+    let mut trace: serde_json::Value = serde_json::from_str(&trace).unwrap();
+    for field in ["device", "model", "variant"] {
+        trace["meta"][field] = HOSTILE.into();
+    }
+    replace(&place.path("t.json"), trace.to_string().as_bytes());
+    is_harmless(&place.succeeds(&["xray", "analyze", "t.json"]));
+
+    std::os::unix::fs::symlink(model, place.path(HOSTILE)).unwrap();
+    std::fs::create_dir(place.path("named")).unwrap();
+    let named = place.model(format!("named/{HOSTILE}"));
+    place.succeeds(&["pack", "-m", named.to_str().unwrap(), "-o", "m.pack"]);
+    is_harmless(&place.succeeds(&["inspect", "m.pack"]));
+}
+
+/// A tokenizer that writes the escape character where the model means " the".
+fn model_that_writes_escapes(place: &Place) {
+    model(place, |dir| {
+        let path = dir.join("tokenizer.json");
+        let text = std::fs::read_to_string(&path).unwrap();
+        let mut tokenizer: serde_json::Value = serde_json::from_str(&text).unwrap();
+        let vocab = tokenizer["model"]["vocab"].as_object_mut().unwrap();
+        // The byte 0x1b in the alphabet of byte-level tokenizers.
+        let (the, escape) = (vocab["Ġthe"].clone(), vocab["ě"].clone());
+        vocab.insert("Ġthe".into(), escape);
+        vocab.insert("ě".into(), the);
+        replace(&path, tokenizer.to_string().as_bytes());
+    });
+}
+
+/// Generated text: as it is for a program, written out for a terminal.
+#[test]
+fn generated_text() {
+    let place = Place::new();
+    model_that_writes_escapes(&place);
+    let run = "run -m m -n 40 -q -p 'It separates the Old World from'";
+    let program = env!("CARGO_BIN_EXE_monolith");
+    let start = |command: &mut Command| {
+        command.current_dir(place.path("")).env("MONOLITH_CACHE", place.path("cache"));
+        command.env("CUDA_VISIBLE_DEVICES", "").stdin(Stdio::null());
+        let output = command.output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let piped = start(Command::new("sh").args(["-c", &format!("{program} {run}")]));
+    assert!(piped.contains('\u{1b}'), "{piped:?}");
+
+    // `script` gives the program a terminal.
+    let terminal = format!("{program} {run}");
+    let shown = start(Command::new("script").args(["-qec", &terminal, "/dev/null"]));
+    assert!(!shown.contains('\u{1b}'), "{shown:?}");
+    assert_eq!(shown.replace("\r\n", "\n"), piped.replace('\u{1b}', "\\u{1b}"));
+}

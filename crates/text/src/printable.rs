@@ -1,0 +1,95 @@
+//! Text from files and models, made safe to show.
+
+use std::borrow::Cow;
+
+/// `text` with its control characters written out (`\u{1b}`), newlines and tabs left alone.
+///
+/// A terminal obeys control characters: it would change its title, its colours or what was
+/// printed before. Written out are the C0 and C1 controls and DEL, and the characters that change
+/// the direction of a text or separate its lines, which make a line read as what it is not.
+#[must_use]
+pub fn printable(text: &str) -> Cow<'_, str> {
+    escaped(text, |c| c == '\n' || c == '\t')
+}
+
+/// Like [`printable`], for a text that must stay on one line: newlines and tabs are written out,
+/// too.
+#[must_use]
+pub fn printable_line(text: &str) -> Cow<'_, str> {
+    escaped(text, |_| false)
+}
+
+/// `text` as a cell of a Markdown table: one line, no bar that would end the cell, no HTML.
+#[must_use]
+pub fn markdown_cell(text: &str) -> Cow<'_, str> {
+    let line = printable_line(text);
+    if !line.contains(['|', '<', '\\']) {
+        return line;
+    }
+    let mut cell = String::with_capacity(line.len() + 8);
+    for c in line.chars() {
+        match c {
+            // A reader of tables takes `\|` for a bar that ends nothing, so `\` is doubled, too.
+            '|' | '\\' => cell.extend(['\\', c]),
+            '<' => cell.push_str("&lt;"),
+            _ => cell.push(c),
+        }
+    }
+    Cow::Owned(cell)
+}
+
+fn escaped(text: &str, keeps: impl Fn(char) -> bool) -> Cow<'_, str> {
+    let hostile = |c: char| is_hostile(c) && !keeps(c);
+    if !text.contains(hostile) {
+        return Cow::Borrowed(text);
+    }
+    let mut shown = String::with_capacity(text.len() + 16);
+    for c in text.chars() {
+        if hostile(c) { shown.extend(c.escape_default()) } else { shown.push(c) }
+    }
+    Cow::Owned(shown)
+}
+
+fn is_hostile(c: char) -> bool {
+    let changes_direction = matches!(
+        c,
+        '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}'
+    );
+    c.is_control() || changes_direction || matches!(c, '\u{2028}' | '\u{2029}')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn control_characters_are_written_out() {
+        let hostile = "a\u{1b}]0;title\u{7}\u{9b}31m\r\u{7f}\0b";
+        assert_eq!(printable(hostile), "a\\u{1b}]0;title\\u{7}\\u{9b}31m\\r\\u{7f}\\u{0}b");
+        assert_eq!(printable("a\u{202e}b\u{2066}c\u{200f}"), "a\\u{202e}b\\u{2066}c\\u{200f}");
+        assert_eq!(printable("a\u{2028}b"), "a\\u{2028}b");
+    }
+
+    #[test]
+    fn every_other_character_is_left_alone() {
+        let text = "tab\tline\nÉ 漢字 👩\u{200d}👩 e\u{301} \u{a0} <|im_end|> |\\";
+        assert!(matches!(printable(text), Cow::Borrowed(same) if same == text));
+    }
+
+    #[test]
+    fn no_control_character_passes() {
+        for c in (0..=0x10_ffff).filter_map(char::from_u32) {
+            let text = c.to_string();
+            assert!(!printable(&text).contains(|c: char| c.is_control() && c != '\n' && c != '\t'));
+            assert!(!printable_line(&text).contains(char::is_control));
+            assert!(!markdown_cell(&text).contains(char::is_control));
+        }
+    }
+
+    #[test]
+    fn a_cell_stays_a_cell() {
+        assert_eq!(markdown_cell("bf16-flag"), "bf16-flag");
+        assert_eq!(markdown_cell("a|b\nc\\|d"), "a\\|b\\\\nc\\\\\\|d");
+        assert_eq!(markdown_cell("</script><img src=x>"), "&lt;/script>&lt;img src=x>");
+    }
+}
