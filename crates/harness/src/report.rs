@@ -7,6 +7,7 @@ use crate::gate::{self, GateRecord, ROWS, Rule, refusals};
 use crate::markdown::{cell, code};
 use crate::quality::{Agreement, Kept, QualityRecord, Reading, Verdicts, mismatches, note};
 use crate::record::{Index, RunFolder};
+use monolith_text::printable;
 use std::fmt::Write;
 use std::path::Path;
 
@@ -472,9 +473,9 @@ fn quality_line(record: &QualityRecord) -> String {
     let verdict = |passed: bool| if passed { "passed" } else { "failed" };
     let experimental = if record.is_experimental() { ", experimental" } else { "" };
     let cells = [
-        measured.model.clone(),
-        measured.candidate.variant.clone(),
-        measured.candidate_formats.clone(),
+        cell(&measured.model),
+        cell(&measured.candidate.variant),
+        cell(&measured.candidate_formats),
         format!("{:.4}", perplexity.candidate),
         format!("{:.4}", perplexity.reference),
         format!("{:+.2}%", 100.0 * perplexity.rise),
@@ -487,10 +488,10 @@ fn quality_line(record: &QualityRecord) -> String {
         verdict(after_the_same_text.passed).into(),
         pair(record.own_control.as_ref().map(|own| &own.agreement)),
         pair(record.control.as_ref().map(|control| &control.agreement)),
-        measured.text.name.clone(),
+        cell(&measured.text.name),
         perplexity.scored.to_string(),
     ];
-    format!("| {} |\n", cells.map(|text| cell(&text)).join(" | "))
+    format!("| {} |\n", cells.join(" | "))
 }
 
 fn engine_key(row: &Row) -> [&str; 4] {

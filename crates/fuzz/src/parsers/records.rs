@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 use monolith_harness::gate::GateRecord;
 use monolith_harness::identity::ids_sha256;
 use monolith_harness::prompts::{PromptIds, read_prompts};
-use monolith_harness::quality::{Control, QualityRecord, Wanted};
+use monolith_harness::quality::{ControlFile, QualityRecord, Wanted};
 use monolith_harness::record::RunFolder;
 use monolith_harness::reference::Reference;
 use monolith_harness::report;
@@ -85,7 +85,7 @@ pub const PARSERS: &[Parser] = &[
             let prompts = prompts();
             let tensors_sha256 = "0".repeat(64);
             let wanted = Wanted { tensors_sha256: &tensors_sha256, prompts: &prompts, new: NEW };
-            scratch.put("control.json", bytes) && Control::read(&path, wanted).is_ok()
+            scratch.put("control.json", bytes) && ControlFile::read(&path, wanted).is_ok()
         },
     },
     Parser {
