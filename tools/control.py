@@ -1,24 +1,26 @@
 #!/usr/bin/env python3
-"""How far transformers' bf16 and f32 agree about the same weights: what `quality` is judged by.
+"""How far transformers' bf16 and f32 agree about the same weights: `monolith quality --control`.
 
     python3 tools/control.py --model DIR --ids ids.json --out control.json
 
 `ids.json` is what `monolith ids --prompts data/prompts/quality.jsonl` writes. Nothing is quantized
 here: the model decodes the prompts greedily in bf16, and again in f32 (TF32 off), each by itself;
-and f32 is fed the tokens of bf16, so that both are asked after the same text. A comparison of
-greedy tokens that these two do not pass cannot tell a weight format from rounding.
+and f32 is fed the tokens of bf16, so that both are asked after the same text. `monolith quality`
+puts these figures beside a weight format's, and compares its own bf16 engine with the f32 tokens.
+They loosen no threshold.
 
 Writes one JSON file: versions, hashes, and the three lists of tokens a prompt (`bf16`, `f32`,
-`f32_fed`). Needs torch, transformers and safetensors; runs on a CPU too, for small models.
+`f32_fed`). Progress goes to stderr. Needs torch, transformers and safetensors; runs on a CPU too,
+for small models.
 """
 
 import argparse
 import json
 import time
-from pathlib import Path
 
 import torch
 import transformers
+from output import Progress, write_whole
 from reference import (
     device_name,
     exact_float32,
@@ -53,18 +55,20 @@ def same(one, other):
 def main():
     arguments = parse_arguments()
     device, new, began = arguments.device, arguments.new, time.monotonic()
+    progress = Progress()
     prompts = read_prompts(arguments.ids)
     exact_float32()
-    model = load(arguments.model, torch.bfloat16, device)
+    model = load(arguments.model, torch.bfloat16, device, progress)
     tied = model.config.tie_word_embeddings
-    bf16 = generate(model, prompts, new, device)[0].tolist()
+    bf16 = generate(model, prompts, new, device, progress)[0].tolist()
     del model
-    model = load(arguments.model, torch.float32, device)
-    fed = [
-        lowest_argmax(forward(model, tokens, new, device)).tolist()
-        for tokens in sequences(prompts, bf16)
-    ]
-    f32 = generate(model, prompts, new, device)[0].tolist()
+    model = load(arguments.model, torch.float32, device, progress)
+    fed = []
+    for tokens in sequences(prompts, bf16):
+        progress.step("prompts in float32, fed the tokens of bf16", len(fed), len(prompts))
+        fed.append(lowest_argmax(forward(model, tokens, new, device)).tolist())
+    f32 = generate(model, prompts, new, device, progress)[0].tolist()
+    progress.say("hashing the weights")
     record = {
         "schema_version": SCHEMA_VERSION,
         "engine": "transformers",
@@ -79,7 +83,7 @@ def main():
         "f32": f32,
         "f32_fed": fed,
     }
-    Path(arguments.out).write_text(json.dumps(record, separators=(",", ":")) + "\n")
+    write_whole(arguments.out, json.dumps(record, separators=(",", ":")) + "\n")
     took = time.monotonic() - began
     print(f"{len(prompts)} prompts x {new} tokens, {took:.0f} s")
     print(f"bf16 and f32 agree in {same(bf16, f32):.2%}, after the same text {same(bf16, fed):.2%}")

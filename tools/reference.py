@@ -34,6 +34,7 @@ from pathlib import Path
 
 import torch
 import transformers
+from output import Progress, replaced, write_whole
 from safetensors import safe_open
 from safetensors.torch import save_file
 from transformers import DynamicCache, Qwen3ForCausalLM
@@ -90,7 +91,9 @@ class ErrorStats:
         }
 
 
-def load(folder, dtype, device):
+def load(folder, dtype, device, progress=None):
+    progress = progress or Progress()
+    progress.say(f"loading {folder} in {str(dtype).removeprefix('torch.')}")
     model = Qwen3ForCausalLM.from_pretrained(folder, dtype=dtype, attn_implementation="eager")
     return model.to(device).eval()
 
@@ -108,8 +111,10 @@ def margin(logits):
 
 
 @torch.inference_mode()
-def generate(model, prompts, new, device):
+def generate(model, prompts, new, device, progress=None):
     """Greedy tokens and the logits that they were chosen by, all prompts as one batch."""
+    progress = progress or Progress()
+    dtype = str(model.dtype).removeprefix("torch.")
     longest = max(len(prompt) for prompt in prompts)
     pad = [longest - len(prompt) for prompt in prompts]
     ids = torch.tensor([[0] * n + p for n, p in zip(pad, prompts)], device=device)
@@ -120,6 +125,7 @@ def generate(model, prompts, new, device):
     tokens = torch.empty((len(prompts), new), dtype=torch.int64, device=device)
     cache = DynamicCache()
     for step in range(new):
+        progress.step(f"greedy steps in {dtype}", step, new)
         out = model(
             input_ids=ids,
             attention_mask=mask,
@@ -195,7 +201,7 @@ def tensors_sha256(folder, tied):
     return sha256("".join(sorted(lines)).encode())
 
 
-def prompt_columns(model, prompts, tokens, logits, arguments, device):
+def prompt_columns(model, prompts, tokens, logits, arguments, device, progress):
     """Columns and rows that compare the bf16 logits with f32's, and the errors' summary."""
     new = logits.shape[1]
     stats = ErrorStats(device)
@@ -205,19 +211,21 @@ def prompt_columns(model, prompts, tokens, logits, arguments, device):
     kth = min(logits.shape[2], math.ceil(PERCENTILE * logits.shape[2]))
     fed = sequences(prompts, tokens)
 
-    def error_of(prompt):
+    def error_of(prompt, what):
+        progress.step(what, prompt, len(prompts))
         exact = forward(model, fed[prompt], new, device)
         return exact, (logits[prompt].float() - exact).abs()
 
     for prompt in range(len(prompts)):
-        exact, error = error_of(prompt)
+        exact, error = error_of(prompt, "prompts in float32")
         stats.add(error)
         columns["f32_argmax"].append(lowest_argmax(exact).int())
         columns["error_max"].append(error.max(dim=1).values)
         columns["error_p999"].append(error.kthvalue(kth, dim=1).values)
         columns["error_rms"].append(error.double().square().mean(dim=1).sqrt().float())
         rows += [exact[s].cpu() for p, s in places if p == prompt]
-    summary = stats.summary(lambda: (error_of(p)[1] for p in range(len(prompts))))
+    again = "prompts in float32, for the percentile"
+    summary = stats.summary(lambda: (error_of(p, again)[1] for p in range(len(prompts))))
     found = {name: torch.stack(values).cpu() for name, values in columns.items()}
     found["margin"] = margin(logits).cpu()
     found["rows_f32"] = torch.stack(rows)
@@ -254,22 +262,26 @@ def device_name(device):
 def main():
     arguments = parse_arguments()
     device, began = arguments.device, time.monotonic()
+    progress = Progress()
     prompts = read_prompts(arguments.ids)
     exact_float32()
-    model = load(arguments.model, torch.bfloat16, device)
+    model = load(arguments.model, torch.bfloat16, device, progress)
     config = model.config
     context = min(arguments.context, config.max_position_embeddings)
-    drawn, logits = generate(model, prompts, arguments.new, device)
+    drawn, logits = generate(model, prompts, arguments.new, device, progress)
     tokens = drawn.tolist()
-    alone = [
-        int((lowest_argmax(forward(model, fed, arguments.new, device)) != row).sum())
-        for fed, row in zip(sequences(prompts, tokens), drawn)
-    ]
+    alone = []
+    for fed, row in zip(sequences(prompts, tokens), drawn):
+        progress.step("prompts in bfloat16, each alone", len(alone), len(prompts))
+        found = lowest_argmax(forward(model, fed, arguments.new, device))
+        alone.append(int((found != row).sum()))
     long = long_tokens(prompts, tokens, context)
+    progress.say(f"{len(long)} positions in bfloat16")
     long_bf16 = forward(model, long, arguments.long_rows, device).cpu()
     del model
-    model = load(arguments.model, torch.float32, device)
-    tensors, error = prompt_columns(model, prompts, tokens, logits, arguments, device)
+    model = load(arguments.model, torch.float32, device, progress)
+    tensors, error = prompt_columns(model, prompts, tokens, logits, arguments, device, progress)
+    progress.say(f"{len(long)} positions in float32")
     long_f32 = forward(model, long, arguments.long_rows, device).cpu()
     tensors |= {
         "long_tokens": torch.tensor(long, dtype=torch.int32),
@@ -281,7 +293,9 @@ def main():
     }
     out = Path(arguments.out)
     out.mkdir(parents=True, exist_ok=True)
-    save_file({k: v.contiguous() for k, v in tensors.items()}, out / "reference.safetensors")
+    progress.say(f"writing {out}")
+    with replaced(out / "reference.safetensors") as part:
+        save_file({k: v.contiguous() for k, v in tensors.items()}, part)
     near_ties = int((tensors["margin"] < error["p999"]).sum())
     differs = tensors["f32_argmax"] != drawn.cpu()
     refused = differs & (tensors["margin"] >= error["p999"])
@@ -312,7 +326,8 @@ def main():
         "prompts": prompts,
         "tokens": tokens,
     }
-    (out / "reference.json").write_text(json.dumps(record, separators=(",", ":")) + "\n")
+    # Last: it holds the hash of the other file, so that an early end leaves no reference.
+    write_whole(out / "reference.json", json.dumps(record, separators=(",", ":")) + "\n")
     took = time.monotonic() - began
     positions = len(prompts) * arguments.new
     print(f"tolerance {error['p999']:.6g}, rms {error['rms']:.3g}, {took:.0f} s")

@@ -6,7 +6,7 @@
 use crate::bench::{Output, Row, rendered};
 use crate::environment::{Environment, slug};
 use crate::gate::GateRecord;
-use crate::quality::QualityRecord;
+use crate::quality::{Kept, Outcome};
 use crate::{HarnessError, report};
 use serde::{Deserialize, Serialize};
 use std::io::Write;
@@ -160,9 +160,9 @@ impl RunFolder {
     ///
     /// # Errors
     /// A folder that cannot be listed. A file that is no record is left out.
-    pub fn qualities(&self) -> Result<Vec<QualityRecord>, HarnessError> {
+    pub fn qualities(&self) -> Result<Vec<Kept>, HarnessError> {
         let paths = self.records("quality-")?;
-        Ok(paths.iter().filter_map(|path| QualityRecord::read(path).ok()).collect())
+        Ok(paths.iter().filter_map(|path| Kept::read(path).ok()).collect())
     }
 
     /// The JSON files whose names begin like this, in order.
@@ -224,19 +224,12 @@ impl RunFolder {
         Ok(())
     }
 
-    /// Adds a quality record, with the control's file where it has one.
+    /// Adds a quality record, with the files that it names.
     ///
     /// # Errors
     /// A file that cannot be written.
-    pub fn add_quality(
-        &self,
-        record: &QualityRecord,
-        control: Option<&Path>,
-    ) -> Result<(), HarnessError> {
-        record.write(&self.path)?;
-        if let (Some(from), Some(control)) = (control, &record.control) {
-            self.keep(from, "control", &control.sha256)?;
-        }
+    pub fn add_quality(&self, outcome: &Outcome) -> Result<(), HarnessError> {
+        outcome.write(&self.path)?;
         self.write_readme()
     }
 

@@ -3,9 +3,7 @@
 use crate::HarnessError;
 use crate::bench::Row;
 use crate::gate::{GateRecord, Rule, refusals};
-use crate::quality::{
-    self, Agreement, AgreementRule, QualityRecord, forgery, mismatches, record_refusals,
-};
+use crate::quality::{Agreement, Kept, QualityRecord, Reading, Verdicts, mismatches, note};
 use crate::record::{Index, IndexEntry, RunFolder};
 use std::fmt::Write;
 use std::path::Path;
@@ -143,7 +141,7 @@ fn gpu_section(results: &Path, gpu: &str, runs: &[&IndexEntry]) -> Result<String
 }
 
 /// A table of speeds and a list of what has none.
-fn tables(sorted: &SortedRows, qualities: &[QualityRecord]) -> String {
+fn tables(sorted: &SortedRows, qualities: &[Kept]) -> String {
     let SortedRows { shown, hidden } = sorted;
     let mut text = String::new();
     if !shown.is_empty() {
@@ -170,8 +168,8 @@ fn tables(sorted: &SortedRows, qualities: &[QualityRecord]) -> String {
 }
 
 /// Engines down, tests across: median and range in tok/s; with the quality where one was measured.
-fn speeds(rows: &[Row], qualities: &[QualityRecord]) -> String {
-    let with_quality = rows.iter().any(|row| quality_cell(row, qualities).is_some());
+fn speeds(rows: &[Row], qualities: &[Kept]) -> String {
+    let with_quality = rows.iter().any(|row| quality_of(row, qualities).is_some());
     let mut tests: Vec<(Option<usize>, &str)> =
         rows.iter().map(|row| (row.position, row.test.as_str())).collect();
     tests.sort_unstable();
@@ -209,10 +207,8 @@ fn speeds(rows: &[Row], qualities: &[QualityRecord]) -> String {
             (Some(true), _) => "passed",
             _ => "another engine",
         };
-        let quality = match (with_quality, quality_cell(first, qualities)) {
-            (true, cell) => format!(" {} |", cell.unwrap_or_default()),
-            (false, _) => String::new(),
-        };
+        let quality = quality_of(first, qualities).map(quality_cell).unwrap_or_default();
+        let quality = if with_quality { format!(" {quality} |") } else { String::new() };
         let _ = writeln!(
             text,
             "| {} | {} | {} | {} | {gate} |{quality}",
@@ -226,66 +222,78 @@ fn speeds(rows: &[Row], qualities: &[QualityRecord]) -> String {
     scopes.sort_unstable();
     scopes.dedup();
     let _ = write!(text, "\nScope: {}.\n\n", scopes.join("; "));
+    text += &model_notes(rows.iter().filter_map(|row| quality_of(row, qualities)));
     text
 }
 
-/// What a quality record of the row's own run says of the engine, in a few words.
-fn quality_cell(row: &Row, qualities: &[QualityRecord]) -> Option<String> {
+/// The record of the row's own run that speaks of the row's engine.
+fn quality_of<'a>(row: &Row, qualities: &'a [Kept]) -> Option<&'a QualityRecord> {
     let subject = row.subject();
-    let own = |record: &&QualityRecord| {
-        forgery(record).is_none() && mismatches(&record.measured.candidate, &subject).is_empty()
+    let own = |kept: &&Kept| {
+        kept.doubt.is_none() && mismatches(&kept.record.measured.candidate, &subject).is_empty()
     };
-    let record = qualities.iter().rev().find(own)?;
-    let share = record.numbers.agreement.share(record.thresholds.agreement);
-    let rise = 100.0 * record.numbers.perplexity.rise;
-    let verdict = verdict(record, &quality::refusals(record, &subject));
-    let after = match record.thresholds.agreement {
-        AgreementRule::Greedy => "",
-        AgreementRule::Forced => " after the same text",
-    };
-    Some(format!("{verdict}: {rise:+.2}%, {:.1}% agree{after}", 100.0 * share))
+    qualities.iter().rev().find(own).map(|kept| &kept.record)
 }
 
-/// Whether a record that is believed passes.
-fn verdict(record: &QualityRecord, reasons: &[String]) -> &'static str {
-    match (reasons.is_empty(), record.is_experimental()) {
-        (true, _) => "passed",
-        (false, true) => "failed, experimental",
-        (false, false) => "failed",
+/// Both verdicts of a format, in a few words: the gate as written first.
+fn quality_cell(record: &QualityRecord) -> String {
+    let Verdicts { as_written, after_the_same_text } = record.verdicts();
+    let agreement = &record.numbers.agreement;
+    let share = |reading| format!("{:.1}%", 100.0 * agreement.share(reading));
+    let asked = |failures: &[String], begin: &str, asked: &str| {
+        let fails = failures.iter().any(|failure| failure.starts_with(begin));
+        if fails { format!(" ({asked} asked)") } else { String::new() }
+    };
+    let holds = |passed: bool| if passed { "" } else { "not " };
+    let experimental = if record.is_experimental() { "experimental; " } else { "" };
+    format!(
+        "{experimental}{}as written: {} of greedy tokens agree{}, {:+.2}% perplexity{}; {}after \
+         the same text: {}",
+        holds(as_written.passed),
+        share(Reading::AsWritten),
+        asked(&as_written.failures, "agreement: ", "90%"),
+        100.0 * record.numbers.perplexity.rise,
+        asked(&as_written.failures, "perplexity: ", "at most +2%"),
+        holds(after_the_same_text.passed),
+        share(Reading::AfterTheSameText),
+    )
+}
+
+/// What the cards of these records' models say of such figures, a sentence each.
+fn model_notes<'a>(records: impl Iterator<Item = &'a QualityRecord>) -> String {
+    let mut said: Vec<String> = Vec::new();
+    for record in records {
+        let line = note(record).map(|note| format!("{}: {note}.", record.measured.model));
+        said.extend(line.filter(|line| !said.contains(line)));
     }
+    if said.is_empty() { String::new() } else { said.join(" ") + "\n\n" }
 }
 
 /// The quality records of a run: a line each, and what is not believed with the reason. Empty if
 /// there are none.
-fn quality_table(records: &[QualityRecord], run_id: &str) -> String {
-    let doubt = |record: &QualityRecord| {
-        let own = [&record.measured.reference, &record.measured.candidate];
-        let elsewhere = own.iter().any(|subject| subject.run_id != run_id);
-        forgery(record).or(elsewhere.then_some("measured in another run"))
+fn quality_table(records: &[Kept], run_id: &str) -> String {
+    let doubt = |kept: &Kept| {
+        let measured = &kept.record.measured;
+        let elsewhere =
+            [&measured.reference, &measured.candidate].iter().any(|own| own.run_id != run_id);
+        kept.doubt.clone().or(elsewhere.then(|| "measured in another run".into()))
     };
     let (hidden, shown): (Vec<_>, Vec<_>) =
         records.iter().partition(|record| doubt(record).is_some());
+    let shown: Vec<&QualityRecord> = shown.into_iter().map(|kept| &kept.record).collect();
     let mut text = String::new();
     if !shown.is_empty() {
-        text += "Quality against the same model in bf16; KL in nats, greedy tokens that agree\n\n\
-                 | model | variant | format | perplexity | in bf16 | rise | KL mean | KL 99% \
-                 | greedy | forced | prefix | bf16 and f32 | gate | text | tokens |\n\
-                 |---|---|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|---|---|--:|\n";
+        text += QUALITY_HEAD;
     }
-    for record in &shown {
-        text += &quality_line(record);
-    }
-    let mut notes: Vec<String> = Vec::new();
-    for record in shown {
-        let name = quality_name(record);
-        notes.extend(record_refusals(record).iter().map(|reason| format!("- {name}: {reason}\n")));
-    }
-    for record in hidden {
-        let reason = doubt(record).unwrap_or_default();
-        notes.push(format!("- not shown: {}: {reason}\n", quality_name(record)));
-    }
+    text.extend(shown.iter().map(|record| quality_line(record)));
     if !text.is_empty() {
         text.push('\n');
+    }
+    text += &model_notes(shown.iter().copied());
+    let mut notes: Vec<String> = shown.into_iter().flat_map(quality_notes).collect();
+    for kept in hidden {
+        let reason = doubt(kept).unwrap_or_default();
+        notes.push(format!("- not shown: {}: {reason}\n", quality_name(&kept.record)));
     }
     if !notes.is_empty() {
         text += &(notes.concat() + "\n");
@@ -293,10 +301,35 @@ fn quality_table(records: &[QualityRecord], run_id: &str) -> String {
     text
 }
 
+const QUALITY_HEAD: &str = "\
+Quality against the same model in bf16. KL in nats. Greedy tokens that agree: each engine by
+itself, up to the first difference, and teacher-forced. The gate is the verdict as written. The
+last pairs are controls, nothing quantized: each by itself, and teacher-forced.
+
+| model | variant | format | perplexity | in bf16 | rise | KL mean | KL 99% | by itself | prefix \
+| forced | as written | after the same text | our bf16 and f32 | transformers' bf16 and f32 | text \
+| tokens |
+|---|---|---|--:|--:|--:|--:|--:|--:|--:|--:|---|---|--:|--:|---|--:|
+";
+
 fn quality_name(record: &QualityRecord) -> String {
     let measured = &record.measured;
     let variant = &measured.candidate.variant;
     format!("{variant} ({}) on {}", measured.candidate_formats, measured.model)
+}
+
+/// Why a record fails, and what is known less well than of others.
+fn quality_notes(record: &QualityRecord) -> Vec<String> {
+    let name = quality_name(record);
+    let Verdicts { as_written, after_the_same_text } = record.verdicts();
+    let other = after_the_same_text.failures.iter();
+    let other = other.filter(|failure| !as_written.failures.contains(failure));
+    let all = as_written.failures.iter().chain(other);
+    let mut notes: Vec<String> = all.map(|reason| format!("- {name}: {reason}\n")).collect();
+    if record.tokens_sha256.is_none() {
+        notes.push(format!("- {name}: the record keeps counts, not the tokens (version 1)\n"));
+    }
+    notes
 }
 
 fn quality_line(record: &QualityRecord) -> String {
@@ -304,35 +337,35 @@ fn quality_line(record: &QualityRecord) -> String {
     let (perplexity, kl) = (&record.numbers.perplexity, &record.numbers.kl);
     let agreement = &record.numbers.agreement;
     let percent = |share: f64| format!("{:.1}%", 100.0 * share);
-    // What two computations of the same weights leave of the greedy and the forced agreement.
-    let control = record.control.as_ref().map_or("not compared".to_owned(), |control| {
-        let Agreement { greedy, forced, .. } = control.agreement;
-        format!("{}, {}", percent(greedy), percent(forced))
-    });
-    // The gated comparison is the one that is marked.
-    let of = |rule: AgreementRule| {
-        let mark = if record.thresholds.agreement == rule { "**" } else { "" };
-        format!("{mark}{}{mark}", percent(agreement.share(rule)))
+    let pair = |agreement: Option<&Agreement>| match agreement {
+        Some(Agreement { greedy, forced, .. }) => {
+            format!("{}, {}", percent(*greedy), percent(*forced))
+        }
+        None => "not measured".into(),
     };
-    format!(
-        "| {} | {} | {} | {:.4} | {:.4} | {:+.2}% | {:.5} | {:.5} | {} | {} | {} | {} | {} | {} \
-         | {} |\n",
-        measured.model,
-        measured.candidate.variant,
-        measured.candidate_formats,
-        perplexity.candidate,
-        perplexity.reference,
-        100.0 * perplexity.rise,
-        kl.mean,
-        kl.p99,
-        of(AgreementRule::Greedy),
-        of(AgreementRule::Forced),
+    let Verdicts { as_written, after_the_same_text } = record.verdicts();
+    let verdict = |passed: bool| if passed { "passed" } else { "failed" };
+    let experimental = if record.is_experimental() { ", experimental" } else { "" };
+    let cells = [
+        measured.model.clone(),
+        measured.candidate.variant.clone(),
+        measured.candidate_formats.clone(),
+        format!("{:.4}", perplexity.candidate),
+        format!("{:.4}", perplexity.reference),
+        format!("{:+.2}%", 100.0 * perplexity.rise),
+        format!("{:.5}", kl.mean),
+        format!("{:.5}", kl.p99),
+        percent(agreement.greedy),
         percent(agreement.prefix),
-        control,
-        verdict(record, &record_refusals(record)),
-        measured.text.name,
-        perplexity.scored,
-    )
+        percent(agreement.forced),
+        format!("**{}**{experimental}", verdict(as_written.passed)),
+        verdict(after_the_same_text.passed).into(),
+        pair(record.own_control.as_ref().map(|own| &own.agreement)),
+        pair(record.control.as_ref().map(|control| &control.agreement)),
+        measured.text.name.clone(),
+        perplexity.scored.to_string(),
+    ];
+    format!("| {} |\n", cells.join(" | "))
 }
 
 fn engine_key(row: &Row) -> [&str; 4] {

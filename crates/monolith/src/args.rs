@@ -470,9 +470,8 @@ pub struct QualityArgs {
     #[arg(short = 'n', long = "n-gen", value_name = "N", default_value_t = 64)]
     #[arg(value_parser = values::at_least_1(), allow_negative_numbers = true)]
     pub new: usize,
-    /// What tools/control.py wrote of the model in bf16: two engines left to themselves are
-    /// compared where bf16 agrees that far with f32, else the candidate is fed the reference's
-    /// tokens
+    /// What tools/control.py wrote of the model: transformers' bf16 and f32 tokens. The bf16
+    /// engine is compared with f32, too, and both figures stand in the record
     #[arg(long, value_name = "FILE")]
     pub control: Option<PathBuf>,
     #[command(flatten)]

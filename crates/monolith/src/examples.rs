@@ -131,17 +131,16 @@ WikiText-2's test split, as others score it:
   rows = load(\"Salesforce/wikitext\", \"wikitext-2-raw-v1\", split=\"test\")[\"text\"]
   print(\"\\n\\n\".join(rows), end=\"\")' > wikitext-2-test.txt
 
-How far transformers' bf16 and f32 agree, which settles how tokens are compared:
+The control, which says how far bf16 and f32 agree with nothing quantized (it loosens no threshold):
   monolith ids --prompts data/prompts/quality.jsonl -o ids.json
   python3 tools/control.py --model CHECKPOINT --ids ids.json --out control.json
 
-The model in bf16 is the reference, and both are stepped over the same tokens: perplexity of the
-text, KL divergence of the next-token distributions, agreement of greedy tokens. It passes if the
-perplexity rises by at most 2% and 90% of the tokens agree: of two engines left to themselves, or,
-where bf16 and f32 by the control do not agree that far, of the candidate fed the reference's
-tokens. The exit code is 5 if not. The record goes into the measuring run's folder and its path to
-stdout. What is measured is kept after each window and prompt: the same command, after Ctrl-C, goes
-on from there.";
+The model in bf16 is the reference, and both engines are stepped over the same tokens: perplexity of
+the text, KL divergence of the next-token distributions, agreement of greedy tokens. The gate passes
+if the perplexity rises by at most 2% and 90% of the tokens agree, each engine decoding by itself;
+the exit code is 5 if not. A second verdict stands beside it: the same, but the candidate is fed the
+reference's tokens. The record goes into the measuring run's folder and its path to stdout. Finished
+windows and prompts are kept: after Ctrl-C the same command continues from there.";
 
 /// `monolith report`
 pub const REPORT: &str = "Examples:

@@ -1,9 +1,8 @@
-//! The control: how far two computations of the same weights agree, with nothing quantized. It
-//! settles which comparison of greedy tokens the gate can be: one that bf16 itself does not pass
-//! against f32 says nothing of a weight format.
+//! The controls: how far bf16 and f32 agree on the same weights, with nothing quantized. They say
+//! how the figures of a weight format are to be read, and loosen no threshold.
 
-use super::checks::{prefix, same};
-use super::{AGREEMENT_MIN, Agreement, AgreementRule, Measured, PromptScore};
+use super::checks::PromptScore;
+use super::{Agreement, Measured};
 use crate::HarnessError;
 use crate::identity::{ids_sha256, sha256_hex};
 use serde::{Deserialize, Serialize};
@@ -12,7 +11,7 @@ use std::path::Path;
 /// Version of the file that `tools/control.py` writes.
 const SCHEMA_VERSION: u32 = 1;
 
-/// transformers in f32 against transformers in bf16: the same weights, the same prompts.
+/// transformers in bf16 against transformers in f32: the same weights, the same prompts.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Control {
     /// sha256 of the file.
@@ -23,10 +22,30 @@ pub struct Control {
     pub tensors_sha256: String,
     /// Hash of the prompts' ids.
     pub prompt_ids_sha256: String,
-    /// How many greedy tokens are the same.
+    /// How many greedy tokens are the same. `forced`: f32 fed the tokens of bf16.
     pub agreement: Agreement,
     /// What that sums up.
     pub prompts: Vec<PromptScore>,
+}
+
+/// The comparison's own bf16 engine against transformers in f32, on the same prompts.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct OwnControl {
+    /// How many greedy tokens are the same. `forced`: the engine fed the tokens of f32.
+    pub agreement: Agreement,
+    /// What that sums up.
+    pub prompts: Vec<PromptScore>,
+}
+
+/// A control with the file that it was counted from.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ControlFile {
+    /// The file.
+    pub bytes: Vec<u8>,
+    /// What the file says, counted.
+    pub control: Control,
+    /// The greedy tokens of f32, a list a prompt.
+    pub f32: Vec<Vec<u32>>,
 }
 
 /// What a control must be of.
@@ -59,69 +78,85 @@ struct File {
     f32_fed: Vec<Vec<u32>>,
 }
 
-impl Control {
+impl ControlFile {
     /// Reads what `tools/control.py` wrote, and counts.
     ///
     /// # Errors
-    /// A file that is missing, of another version, or of other weights, prompts or lengths.
-    pub fn read(path: &Path, wanted: Wanted<'_>) -> Result<Control, HarnessError> {
-        let text = std::fs::read(path).map_err(HarnessError::io(path))?;
+    /// A file that is missing, too large, of another version, or of other weights, prompts or
+    /// lengths.
+    pub fn read(path: &Path, wanted: Wanted<'_>) -> Result<ControlFile, HarnessError> {
+        let bytes = super::kept::bounded_file(path)?;
         let wrong = |what: String| HarnessError::file(path, what);
-        let file: File = serde_json::from_slice(&text).map_err(|error| wrong(error.to_string()))?;
+        let file: File =
+            serde_json::from_slice(&bytes).map_err(|error| wrong(error.to_string()))?;
         file.check(wanted).map_err(wrong)?;
-        let prompts = file.scores();
-        Ok(Control {
-            sha256: sha256_hex(&text),
-            engine: format!(
-                "{} {}, torch {}, bf16 and f32, {} attention, {}",
-                file.engine, file.transformers, file.torch, file.attention, file.device
-            ),
-            agreement: Agreement::of(&prompts, wanted.new),
-            prompts,
-            tensors_sha256: file.tensors_sha256,
-            prompt_ids_sha256: file.prompt_ids_sha256,
-        })
+        Ok(file.counted(bytes, wanted.new))
     }
 
-    /// The strictest comparison that bf16 itself passes against f32.
-    pub fn rule(&self) -> AgreementRule {
-        if self.agreement.greedy >= AGREEMENT_MIN {
-            AgreementRule::Greedy
-        } else {
-            AgreementRule::Forced
-        }
+    /// Reads a file that stands beside its record.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub(super) fn kept(bytes: Vec<u8>, new: usize) -> Result<ControlFile, String> {
+        let file: File = serde_json::from_slice(&bytes).map_err(|error| error.to_string())?;
+        file.check_lists(file.bf16.len(), new)?;
+        Ok(file.counted(bytes, new))
     }
+}
 
+impl Control {
     /// Why it is not to be believed.
-    pub(super) fn failures(&self, measured: &Measured, prompts: usize) -> Vec<String> {
+    pub(super) fn contradictions(&self, measured: &Measured, prompts: usize) -> Vec<String> {
         let new = measured.options.new;
-        // At a near tie of f32, too, one pass over a text and its steps may differ: what is fed
-        // need not keep to the prefix.
-        let possible = |&PromptScore { greedy, prefix, forced }: &PromptScore| {
-            let most = if prefix == new { new } else { new.saturating_sub(1) };
-            (prefix..=most).contains(&greedy) && forced <= new
-        };
         let claims = [
             (self.prompt_ids_sha256 == measured.prompts.ids_sha256, "it is of other prompts"),
             (self.prompts.len() == prompts, "it is of another number of prompts"),
-            // (Older records do not hold the reference's.)
+            // Older records do not hold the hash of the reference's weights.
             (
                 measured.tensors_sha256.as_ref().is_none_or(|own| *own == self.tensors_sha256),
                 "it is of other weights",
             ),
             (
+                measured.control_sha256.as_ref().is_none_or(|own| *own == self.sha256),
+                "it is another one than the measurement's",
+            ),
+            // One pass over a text and its single steps may differ at a near tie of f32: what is
+            // fed need not keep to the prefix.
+            (self.prompts.iter().all(|prompt| prompt.is_possible(new)), "its numbers cannot be"),
+            (
                 self.agreement == Agreement::of(&self.prompts, new),
                 "it is not what its prompts sum to",
             ),
+        ];
+        named("control", &claims)
+    }
+}
+
+impl OwnControl {
+    /// Of these prompts, `new` tokens each.
+    pub(super) fn of(prompts: Vec<PromptScore>, new: usize) -> OwnControl {
+        OwnControl { agreement: Agreement::of(&prompts, new), prompts }
+    }
+
+    /// Why it is not to be believed.
+    pub(super) fn contradictions(&self, new: usize, prompts: usize) -> Vec<String> {
+        let possible = |prompt: &PromptScore| prompt.is_possible(new);
+        let claims = [
+            (self.prompts.len() == prompts, "it is of another number of prompts"),
             (self.prompts.iter().all(possible), "its numbers cannot be"),
             (
-                self.agreement.greedy.max(self.agreement.forced) >= AGREEMENT_MIN,
-                "bf16 and f32 do not agree far enough for any comparison",
+                self.agreement == Agreement::of(&self.prompts, new),
+                "it is not what its prompts sum to",
             ),
         ];
-        let broken = claims.into_iter().filter(|(holds, _)| !holds);
-        broken.map(|(_, what)| format!("control: {what}")).collect()
+        named("own control", &claims)
     }
+}
+
+/// Collects the messages of what does not hold.
+fn named(of: &str, claims: &[(bool, &str)]) -> Vec<String> {
+    let broken = claims.iter().filter(|(holds, _)| !holds);
+    broken.map(|(_, what)| format!("{of}: {what}")).collect()
 }
 
 impl File {
@@ -141,7 +176,10 @@ impl File {
                         writes for the same --prompts"
                 .into());
         }
-        let (prompts, new) = (wanted.prompts.len(), wanted.new);
+        self.check_lists(wanted.prompts.len(), wanted.new)
+    }
+
+    fn check_lists(&self, prompts: usize, new: usize) -> Result<(), String> {
         for (name, lists) in [("bf16", &self.bf16), ("f32", &self.f32), ("f32_fed", &self.f32_fed)]
         {
             if lists.len() != prompts || lists.iter().any(|tokens| tokens.len() != new) {
@@ -154,14 +192,22 @@ impl File {
         Ok(())
     }
 
-    fn scores(&self) -> Vec<PromptScore> {
+    fn counted(self, bytes: Vec<u8>, new: usize) -> ControlFile {
         let lists = self.bf16.iter().zip(&self.f32).zip(&self.f32_fed);
-        let score = |((bf16, own), fed): ((&Vec<u32>, &Vec<u32>), &Vec<u32>)| PromptScore {
-            greedy: same(bf16, own),
-            prefix: prefix(bf16, own),
-            forced: same(bf16, fed),
+        let prompts: Vec<PromptScore> =
+            lists.map(|((bf16, own), fed)| PromptScore::of([bf16, own], [bf16, fed])).collect();
+        let control = Control {
+            sha256: sha256_hex(&bytes),
+            engine: format!(
+                "{} {}, torch {}, bf16 and f32, {} attention, {}",
+                self.engine, self.transformers, self.torch, self.attention, self.device
+            ),
+            agreement: Agreement::of(&prompts, new),
+            prompts,
+            tensors_sha256: self.tensors_sha256,
+            prompt_ids_sha256: self.prompt_ids_sha256,
         };
-        lists.map(score).collect()
+        ControlFile { bytes, control, f32: self.f32 }
     }
 }
 
@@ -185,22 +231,22 @@ mod tests {
         text.replace(change, to)
     }
 
-    fn read(text: &str) -> Result<Control, HarnessError> {
+    fn read(text: &str) -> Result<ControlFile, HarnessError> {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("control.json");
         std::fs::write(&path, text).unwrap();
         let prompts = prompts();
-        Control::read(&path, Wanted { tensors_sha256: "ab", prompts: &prompts, new: 4 })
+        ControlFile::read(&path, Wanted { tensors_sha256: "ab", prompts: &prompts, new: 4 })
     }
 
     #[test]
-    fn it_counts_and_settles_the_rule() {
-        let control = read(&text("", "")).unwrap();
-        let Agreement { greedy, prefix, forced, whole, .. } = control.agreement;
+    fn it_counts() {
+        let file = read(&text("", "")).unwrap();
+        let Agreement { greedy, prefix, forced, whole, .. } = file.control.agreement;
         assert_eq!((greedy, prefix, forced, whole), (7.0 / 8.0, 6.0 / 8.0, 7.0 / 8.0, 1));
-        assert_eq!(control.rule(), AgreementRule::Forced);
-        let better = read(&text("[[1, 2, 9, 4], [5, 6, 7, 8]]", "[[1, 2, 3, 4], [5, 6, 7, 8]]"));
-        assert_eq!(better.unwrap().rule(), AgreementRule::Greedy);
+        assert_eq!(file.f32, [[1, 2, 9, 4], [5, 6, 7, 8]]);
+        assert_eq!(file.control.sha256, sha256_hex(text("", "").as_bytes()));
+        assert_eq!(ControlFile::kept(file.bytes.clone(), 4), Ok(file));
     }
 
     #[test]

@@ -4,21 +4,21 @@
 use pulp::{Arch, Simd, WithSimd};
 use rayon::prelude::*;
 
-/// Sums that go side by side: as many f64 as the widest register of today holds.
+/// Partial sums in parallel: as many f64 as the widest SIMD register holds.
 const LANES: usize = 8;
-/// Logits whose exponentials are computed together.
+/// Logits of one block: their exponentials are computed together.
 const BLOCK: usize = 64;
-/// Logits that one task sums; their partial sums are added in order.
+/// Logits that one task sums. The tasks' sums are added in order.
 const CHUNK: usize = 1 << 13;
 
-/// What two engines say at one position.
+/// Two engines' distributions at one position, compared.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Comparison {
-    /// Negative log-likelihood of the text's token, in nats: the reference's.
+    /// Negative log-likelihood of the text's token under the reference, in nats.
     pub nll_reference: f64,
-    /// And the candidate's.
+    /// The same under the candidate.
     pub nll_candidate: f64,
-    /// KL(reference || candidate) in nats. Rounding may leave a sum of nothing below 0: 0 then.
+    /// KL(reference || candidate) in nats, clamped to 0 where rounding gives less.
     pub kl: f64,
 }
 
@@ -27,7 +27,7 @@ pub struct Comparison {
 pub struct Logits<'a> {
     /// One a vocabulary row.
     pub values: &'a [f32],
-    /// The token that the engine says is their argmax.
+    /// The argmax, as the engine reports it.
     pub greedy: u32,
 }
 
@@ -37,10 +37,10 @@ impl Logits<'_> {
     }
 }
 
-/// Compares two distributions, and what they say of the token `target`.
+/// Compares two distributions, and the likelihood that each gives to the token `target`.
 ///
-/// `None` where something cannot be: vocabularies that differ, a logit that is not finite, a
-/// target outside the vocabulary, or a greedy token with a logit that is not the largest.
+/// `None` for input that cannot be right: vocabularies that differ, a logit that is not finite, a
+/// target outside the vocabulary, or a greedy token whose logit is not the largest.
 pub fn compare(reference: Logits, candidate: Logits, target: u32) -> Option<Comparison> {
     let (a, b) = (reference.values, candidate.values);
     let at = target as usize;
@@ -55,7 +55,7 @@ pub fn compare(reference: Logits, candidate: Logits, target: u32) -> Option<Comp
         .collect();
     let sums = parts.into_iter().fold(Sums::default(), Sums::plus);
     let log_sums = [0, 1].map(|side| largest[side] + sums.exp[side].ln());
-    // Of sums with a NaN or an infinity in them, one is not finite.
+    // A NaN or an infinity among the logits makes one of these sums not finite.
     let weighted = sums.weighted / sums.exp[0];
     let finite = [log_sums[0], log_sums[1], weighted].iter().all(|value| value.is_finite());
     (finite && sums.above <= 0.0).then(|| Comparison {
@@ -65,8 +65,8 @@ pub fn compare(reference: Logits, candidate: Logits, target: u32) -> Option<Comp
     })
 }
 
-/// Some of the logits of both sides. What sums them is compiled once for each kind of register,
-/// from code that does not name them: the same operations on the same lanes, and the same bits.
+/// Some of the logits of both sides. The summing code is compiled once for each SIMD level, with the
+/// same operations on the same lanes, so that every level gives the same bits.
 struct Chunk<'a> {
     a: &'a [f32],
     b: &'a [f32],
@@ -76,7 +76,7 @@ struct Chunk<'a> {
 impl WithSimd for Chunk<'_> {
     type Output = Sums;
 
-    /// As everything that it calls, it has to be inlined: only then is it compiled for them.
+    /// Must be inlined, like everything that it calls, to be compiled for the SIMD level.
     #[inline(always)]
     fn with_simd<S: Simd>(self, _: S) -> Sums {
         Sums::of(self.a, self.b, self.largest)
@@ -86,11 +86,11 @@ impl WithSimd for Chunk<'_> {
 /// Sums over some of the logits, each relative to its side's largest.
 #[derive(Clone, Copy, Debug, Default)]
 struct Sums {
-    /// Of the exponentials: the reference's, the candidate's.
+    /// Sums of the exponentials: the reference's, the candidate's.
     exp: [f64; 2],
-    /// Of the reference's exponential times the difference of the logits.
+    /// Sum of the reference's exponential times the difference of the logits.
     weighted: f64,
-    /// The largest logit relative to what is said to be the largest.
+    /// The largest logit, relative to the logit of the reported argmax.
     above: f64,
 }
 
@@ -112,8 +112,8 @@ impl Sums {
         sums
     }
 
-    /// Of the first `count` of each side. Plain loops of a known length, so that each becomes one
-    /// over registers.
+    /// Sums over the first `count` of each side. Plain loops of a known length, so that the compiler
+    /// vectorizes each.
     #[inline(always)]
     fn of_block(a: &[f32; BLOCK], b: &[f32; BLOCK], largest: [f64; 2], count: usize) -> Sums {
         let mut exp_a = [0.0; BLOCK];

@@ -2,36 +2,48 @@
 //! in bf16, both stepped over the same tokens: perplexity of a text, KL divergence of the
 //! next-token distributions, agreement of greedy tokens.
 //!
-//! The gate's comparison of greedy tokens is the strictest that the reference itself passes, in
-//! bf16 against f32 ([`Control`]): nobody chooses it.
+//! A record holds two verdicts ([`Reading`]). The gate is the one as the specification words it:
+//! each engine decodes by itself. No flag and no control loosens it. The controls ([`OwnControl`],
+//! [`Control`]) stand beside the figures and say how far bf16 and f32 agree.
 //!
-//! As of a gate, nothing rests on a record's `quality_passed`: [`record_refusals`] recomputes it
-//! from the numbers, and [`refusals`] compares the record's hashes with what it is to speak of.
+//! As with a gate, nothing rests on what a record claims: [`record_refusals`] recomputes the
+//! verdicts from the numbers, [`Kept`] the numbers from the tokens, and [`refusals`] compares the
+//! record's hashes with the engine in question.
 
 mod checks;
 mod control;
 mod distributions;
+mod kept;
+mod known;
 mod run;
 mod state;
 mod text;
+mod tokens;
+mod verdict;
 mod windows;
 
-pub use checks::{
-    Agreement, AgreementRule, Divergence, Numbers, Perplexity, PromptScore, Thresholds, WindowScore,
-};
-pub use control::{Control, Wanted};
+pub use checks::{Agreement, Divergence, Numbers, Perplexity, PromptScore, WindowScore};
+pub use control::{Control, ControlFile, OwnControl, Wanted};
 pub use distributions::{Comparison, Logits, compare};
-pub use run::{Job, Pair, positions, run};
+pub use kept::Kept;
+pub use known::note;
+pub use run::{Job, Outcome, Pair, positions, run};
 pub use text::TextIds;
-pub use windows::{Window, fits, is_chosen, windows};
+pub use tokens::{PromptTokens, Tokens};
+pub use verdict::{Reading, Thresholds, Verdict, Verdicts};
+pub use windows::{Window, chosen_before, fits, is_chosen, window_count, windows};
 
 use crate::identity::{Subject, sha256_hex, short};
 use crate::{HarnessError, now};
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 
-/// Version of the record's layout.
-pub const SCHEMA_VERSION: u32 = 1;
+/// Version of the record's layout. Version 1 had one verdict, kept no tokens and is still read.
+pub const SCHEMA_VERSION: u32 = 2;
+/// Largest count of tokens that a record may hold.
+pub const COUNT_MAX: usize = 1 << 32;
+/// Most greedy tokens a prompt that a record may hold.
+pub const NEW_MAX: usize = 1 << 20;
 /// Largest rise of the perplexity, as a share of the reference's.
 pub const PERPLEXITY_RISE_MAX: f64 = 0.02;
 /// A format whose perplexity rises by more than this is shown as experimental.
@@ -52,11 +64,11 @@ pub const SCORED_MIN: usize = 10_000;
 pub struct QualityOptions {
     /// Tokens of a window.
     pub context: usize,
-    /// Tokens from one window's begin to the next one's.
+    /// Tokens from the beginning of one window to the beginning of the next.
     pub stride: usize,
-    /// Positions at which the distributions are compared; all, if there are no more.
+    /// Positions at which the distributions are compared; all of them if the text has fewer.
     pub kl_positions: usize,
-    /// Greedy tokens a prompt. Nothing ends the text early.
+    /// Greedy tokens a prompt. End-of-text tokens do not end it.
     pub new: usize,
 }
 
@@ -66,19 +78,19 @@ impl Default for QualityOptions {
     }
 }
 
-/// What a record is of: nothing here may differ between the parts of a measurement, nor between a
-/// record and what it is taken to speak of.
+/// What was measured, and on what. All parts of a measurement must have the same, and so must a
+/// record and the engine that it is used for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Measured {
-    /// What the candidate's pack calls its model.
+    /// Name of the model in the candidate's pack.
     pub model: String,
-    /// The engine that is compared with.
+    /// The engine with the bf16 weights.
     pub reference: Subject,
-    /// Name of its weight formats: those of the layers and the head.
+    /// Name of the reference's weight formats: of its layers and head.
     pub reference_formats: String,
-    /// The engine that is compared.
+    /// The engine that is compared with the reference.
     pub candidate: Subject,
-    /// Name of its weight formats.
+    /// Name of the candidate's weight formats.
     pub candidate_formats: String,
     /// The text.
     pub text: TextId,
@@ -86,9 +98,12 @@ pub struct Measured {
     pub prompts: PromptsId,
     /// How it is measured.
     pub options: QualityOptions,
-    /// Hash of the reference's weights' values, where a control is to be of the same.
+    /// Hash of the reference's weights' values (version 1: only where there is a control).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tensors_sha256: Option<String>,
+    /// sha256 of the control's file, where there is one: its f32 tokens are fed to the reference.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub control_sha256: Option<String>,
 }
 
 /// Which text is scored.
@@ -98,11 +113,11 @@ pub struct TextId {
     pub name: String,
     /// sha256 of the file.
     pub sha256: String,
-    /// How the token ids were made.
+    /// The rule by which the token ids were made.
     pub rule: String,
     /// Tokens of the whole text.
     pub tokens_whole: usize,
-    /// Those, from the first on, that are used.
+    /// The first tokens, which are used.
     pub tokens: usize,
     /// sha256 of the used ids.
     pub ids_sha256: String,
@@ -113,14 +128,14 @@ pub struct TextId {
 pub struct PromptsId {
     /// sha256 of the prompt set's file.
     pub set_sha256: String,
-    /// How the token ids were made.
+    /// The rule by which the token ids were made.
     pub rule: String,
     /// sha256 of the ids.
     pub ids_sha256: String,
 }
 
 impl Measured {
-    /// What differs, in words; empty if nothing does.
+    /// Names what differs; empty if nothing does.
     pub fn differences(&self, other: &Measured) -> Vec<&'static str> {
         let kernels =
             |own: &Measured| (own.reference.kernels.clone(), own.candidate.kernels.clone());
@@ -134,6 +149,7 @@ impl Measured {
             (self.text == other.text, "text"),
             (self.prompts == other.prompts, "prompts"),
             (self.options == other.options, "options"),
+            (self.control_sha256 == other.control_sha256, "control"),
         ];
         let mut found: Vec<_> = pairs.iter().filter(|(same, _)| !same).map(|(_, n)| *n).collect();
         if found.is_empty() && self != other {
@@ -143,24 +159,35 @@ impl Measured {
     }
 }
 
-/// What was found.
+/// The record of a measurement.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct QualityRecord {
     /// [`SCHEMA_VERSION`].
     pub schema_version: u32,
-    /// Whether every threshold holds; [`record_refusals`] does not take its word.
+    /// Whether the gate as written passed; [`record_refusals`] recomputes it. (In version 1: by
+    /// the comparison that the control chose. Nothing reads that any more.)
     pub quality_passed: bool,
-    /// What does not hold, in words.
-    pub failures: Vec<String>,
+    /// Both verdicts; [`QualityRecord::verdicts`] recomputes them. Missing in version 1.
+    #[serde(default, rename = "verdicts", skip_serializing_if = "Option::is_none")]
+    pub claimed: Option<Verdicts>,
+    /// In version 1 only: what did not hold.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failures: Option<Vec<String>>,
     /// When the measurement ended, UTC.
     pub date: String,
-    /// What it is of.
-    pub measured: Measured,
-    /// What must hold.
-    pub thresholds: Thresholds,
     /// What was measured.
+    pub measured: Measured,
+    /// The limits.
+    pub thresholds: Thresholds,
+    /// The results.
     pub numbers: Numbers,
-    /// What settled which comparison of greedy tokens is the gated one.
+    /// sha256 of the file with the greedy tokens. Missing in version 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tokens_sha256: Option<String>,
+    /// The reference against f32, where there is a control.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub own_control: Option<OwnControl>,
+    /// transformers' bf16 against its f32.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub control: Option<Control>,
     /// sha256 of all of the above: no proof against malice, but an edit by hand does not match.
@@ -168,23 +195,52 @@ pub struct QualityRecord {
 }
 
 impl QualityRecord {
-    /// The record of finished measurements.
-    pub fn new(measured: Measured, control: Option<Control>, numbers: Numbers) -> QualityRecord {
-        let thresholds = Thresholds::gate(AgreementRule::of(control.as_ref()));
-        let mut record = QualityRecord {
+    /// The record of finished measurements, without a control.
+    pub fn new(measured: Measured, tokens_sha256: String, numbers: Numbers) -> QualityRecord {
+        let record = QualityRecord {
             schema_version: SCHEMA_VERSION,
             quality_passed: false,
-            failures: Vec::new(),
+            claimed: None,
+            failures: None,
             date: now(),
             measured,
-            thresholds,
+            thresholds: Thresholds::gate(),
             numbers,
-            control,
+            tokens_sha256: Some(tokens_sha256),
+            own_control: None,
+            control: None,
             seal: String::new(),
         };
-        record.failures = failures(&record);
-        record.quality_passed = record.failures.is_empty();
-        record.sealed()
+        record.judged()
+    }
+
+    /// The record with both controls.
+    #[must_use]
+    pub fn with_controls(mut self, own: OwnControl, control: Control) -> QualityRecord {
+        (self.own_control, self.control) = (Some(own), Some(control));
+        self.judged()
+    }
+
+    /// The record with its verdicts and its seal.
+    #[must_use]
+    pub fn judged(mut self) -> QualityRecord {
+        let verdicts = self.verdicts();
+        self.quality_passed = verdicts.as_written.passed;
+        self.claimed = Some(verdicts);
+        self.sealed()
+    }
+
+    /// Both verdicts, computed from the numbers. What contradicts itself passes neither.
+    pub fn verdicts(&self) -> Verdicts {
+        let by = |reading| {
+            let contradictions = contradictions(self);
+            let shortfalls = shortfalls(self, reading);
+            Verdict::of(contradictions.into_iter().chain(shortfalls).collect())
+        };
+        Verdicts {
+            as_written: by(Reading::AsWritten),
+            after_the_same_text: by(Reading::AfterTheSameText),
+        }
     }
 
     /// The record with its seal.
@@ -200,8 +256,8 @@ impl QualityRecord {
         self.numbers.perplexity.rise > EXPERIMENTAL_RISE
     }
 
-    /// The record's file name in a run's folder: of the candidate, and of what it was measured
-    /// against and on.
+    /// The record's file name in a run's folder. It names the candidate, and hashes the reference,
+    /// the text, the prompts and the options.
     pub fn file_name(&self) -> String {
         let against = (&self.measured.reference, &self.measured.text, &self.measured.prompts);
         let all = (against, &self.measured.options, &self.thresholds);
@@ -223,14 +279,14 @@ impl QualityRecord {
     /// Reads a record.
     ///
     /// # Errors
-    /// A file that is missing or is no record.
+    /// A file that is missing, too large or no record.
     pub fn read(path: &Path) -> Result<QualityRecord, HarnessError> {
-        let text = std::fs::read(path).map_err(HarnessError::io(path))?;
+        let text = kept::bounded_file(path)?;
         serde_json::from_slice(&text).map_err(|error| HarnessError::file(path, error))
     }
 }
 
-/// How the names of a candidate's files begin.
+/// The beginning of the names of a candidate's files.
 fn stem(candidate: &Subject) -> String {
     format!(
         "quality-{}-{}-{}",
@@ -240,9 +296,40 @@ fn stem(candidate: &Subject) -> String {
     )
 }
 
-/// What does not hold, recomputed from the record's numbers.
-fn failures(record: &QualityRecord) -> Vec<String> {
-    let Measured { reference, candidate, reference_formats, text, options, .. } = &record.measured;
+/// What no measurement can give, in words.
+fn contradictions(record: &QualityRecord) -> Vec<String> {
+    let QualityRecord { measured, numbers, control, own_control, .. } = record;
+    let mut all = Vec::new();
+    if !record.thresholds.are_the_gates() {
+        all.push("the thresholds are not the gate's".into());
+    }
+    all.extend(numbers.contradictions(measured.text.tokens, &measured.options));
+    if !all.is_empty() {
+        // Numbers that are out of bounds are not computed with.
+        return all;
+    }
+    let prompts = numbers.prompts.len();
+    if let Some(control) = control {
+        all.extend(control.contradictions(measured, prompts));
+    }
+    if let Some(own) = own_control {
+        all.extend(own.contradictions(measured.options.new, prompts));
+    }
+    if record.schema_version >= 2 {
+        let [kept, own] = [control.is_some(), own_control.is_some()];
+        if own != kept || measured.control_sha256.is_some() != kept {
+            all.push("control: it has one of the two controls".into());
+        }
+        if record.tokens_sha256.is_none() {
+            all.push("agreement: it names no tokens".into());
+        }
+    }
+    all
+}
+
+/// The conditions of the gate that do not hold, in words.
+fn shortfalls(record: &QualityRecord, reading: Reading) -> Vec<String> {
+    let Measured { reference, candidate, reference_formats, .. } = &record.measured;
     let mut all = Vec::new();
     if reference_formats != "bf16" || reference.format != "bf16" {
         all.push(format!("reference: it is {reference_formats}, not bf16"));
@@ -250,37 +337,36 @@ fn failures(record: &QualityRecord) -> Vec<String> {
     if reference.run_id != candidate.run_id || reference.build != candidate.build {
         all.push("reference: it is of another run or build than the candidate".into());
     }
-    all.extend(record.numbers.failures(text.tokens, options, &record.thresholds));
-    if record.thresholds.agreement != AgreementRule::of(record.control.as_ref()) {
-        all.push("agreement: the comparison is not the one that the control settles".into());
-    }
-    if let Some(control) = &record.control {
-        all.extend(control.failures(&record.measured, record.numbers.prompts.len()));
-    }
+    all.extend(record.numbers.shortfalls(reading));
     all
 }
 
-/// Why the record is not to be believed, or does not pass; empty if it passes.
+/// Why the record is not to be believed, or does not pass as written; empty if it passes.
 pub fn record_refusals(record: &QualityRecord) -> Vec<String> {
-    let mut reasons = failures(record);
-    if record.schema_version != SCHEMA_VERSION {
-        reasons.push(format!("the quality record's version is {}", record.schema_version));
-    }
-    reasons.extend(forgery(record).map(str::to_owned));
+    let mut reasons = record.verdicts().as_written.failures;
+    reasons.extend(forgery(record));
     reasons
 }
 
-/// Whether the record was changed after it was made: what it says of itself is not what its
-/// numbers say.
-pub fn forgery(record: &QualityRecord) -> Option<&'static str> {
+/// Why the record is not to be believed: it was changed after it was made, or what it says
+/// cannot be.
+pub fn forgery(record: &QualityRecord) -> Option<String> {
+    let version = record.schema_version;
+    if !(1..=SCHEMA_VERSION).contains(&version) {
+        return Some(format!("the quality record's version is {version}"));
+    }
     if record.clone().sealed().seal != record.seal {
-        return Some("the quality record was changed");
+        return Some("the quality record was changed".into());
     }
-    let holds = failures(record).is_empty();
-    if [record.failures.is_empty(), record.quality_passed] != [holds; 2] {
-        return Some("the quality record does not say what its numbers say");
+    if let Some(first) = contradictions(record).into_iter().next() {
+        return Some(format!("the quality record contradicts itself: {first}"));
     }
-    None
+    // The claim of version 1 was made by a rule that is gone: its numbers are judged instead.
+    let verdicts = record.verdicts();
+    let claims = version == 1
+        || (record.quality_passed == verdicts.as_written.passed
+            && record.claimed.as_ref() == Some(&verdicts));
+    (!claims).then(|| "the quality record does not say what its numbers say".into())
 }
 
 /// Why the record does not let `candidate` pass; empty if it does.
@@ -290,7 +376,7 @@ pub fn refusals(record: &QualityRecord, candidate: &Subject) -> Vec<String> {
     reasons
 }
 
-/// In what the record's candidate differs from the engine that it is to speak of.
+/// The properties in which the record's candidate and the engine in question differ.
 pub fn mismatches(measured: &Subject, asked: &Subject) -> Vec<String> {
     let blocks = [measured, asked].map(|subject| subject.blocks.to_string());
     let pairs = [

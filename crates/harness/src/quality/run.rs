@@ -1,43 +1,44 @@
 //! The measurement: two engines over the same tokens.
 
-use super::checks::{prefix, same};
+use super::checks::prefix;
 use super::distributions::{Logits, compare};
 use super::state::State;
 use super::windows::{Window, fits, is_chosen, windows};
-use super::{Control, Measured, Numbers, PromptScore, PromptsId, QualityOptions};
-use super::{QualityRecord, TextIds, WindowScore};
-use crate::identity::Subject;
+use super::{COUNT_MAX, ControlFile, Measured, NEW_MAX, Numbers, OwnControl, PromptTokens};
+use super::{PromptsId, QualityOptions, QualityRecord, TextIds, Tokens, WindowScore};
+use crate::identity::{Subject, sha256_hex, tensors_sha256};
 use crate::prompts::PromptIds;
+use crate::record::write_whole;
 use crate::{HarnessError, Progress, fill};
 use monolith_engine::Engine;
 use monolith_pack::Pack;
-use std::path::Path;
-use std::time::{Duration, Instant};
+use std::path::{Path, PathBuf};
+use std::time::Instant;
 
-/// The engines; both are stepped by hand, so that it does not matter where they run.
+/// The two engines. Both are stepped by the host, wherever they run.
 pub struct Pair<'a> {
     /// The model in bf16.
     pub reference: &'a mut dyn Engine,
-    /// What is compared with it.
+    /// The engine that is compared with it.
     pub candidate: &'a mut dyn Engine,
 }
 
-/// What is to be measured, and on what.
+/// A measurement to be made.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Job {
-    /// What the record will say that it is of.
+    /// What the record will name.
     pub measured: Measured,
     /// The text's ids.
     pub text: Vec<u32>,
     /// The prompts' ids.
     pub prompts: Vec<Vec<u32>>,
-    /// What settles which comparison of greedy tokens is the gated one.
-    pub control: Option<Control>,
+    /// What transformers says to the prompts in bf16 and in f32.
+    pub control: Option<ControlFile>,
 }
 
 impl Job {
-    /// The measurement of two packs; the subjects are of the engines that run them, the
-    /// reference's first.
+    /// The measurement of two packs, the reference's first. The subjects are of the engines that run
+    /// them.
     ///
     /// # Errors
     /// Packs of models with different configurations.
@@ -65,15 +66,16 @@ impl Job {
                 ids_sha256: prompts.ids_sha256(),
             },
             options,
-            tensors_sha256: None,
+            tensors_sha256: Some(tensors_sha256(packs[0])),
+            control_sha256: None,
         };
         Ok(Job { measured, text: text.ids, prompts: prompts.ids, control: None })
     }
 
-    /// The same job, judged by a control of the same weights and prompts.
+    /// The same job with a control of the same weights and prompts.
     #[must_use]
-    pub fn judged_by(mut self, control: Control) -> Job {
-        self.measured.tensors_sha256 = Some(control.tensors_sha256.clone());
+    pub fn with_control(mut self, control: ControlFile) -> Job {
+        self.measured.control_sha256 = Some(control.control.sha256.clone());
         self.control = Some(control);
         self
     }
@@ -83,13 +85,17 @@ impl Job {
         windows(self.text.len(), context, stride)
     }
 
-    /// Whether it can be measured by these engines.
+    /// Checks that these engines can make the measurement.
     ///
     /// # Errors
-    /// What cannot be.
+    /// The first condition that does not hold.
     pub fn check(&self, pair: &Pair) -> Result<(), HarnessError> {
         let options = &self.measured.options;
-        let QualityOptions { context, stride, new, .. } = *options;
+        let QualityOptions { context, stride, new, kl_positions } = *options;
+        if kl_positions > COUNT_MAX || new > NEW_MAX {
+            let what = format!("at most {COUNT_MAX} KL positions and {NEW_MAX} new tokens fit");
+            return Err(refused(&what));
+        }
         if !fits(context, stride) {
             let what = format!("a stride of {stride} with a context of {context}: 1 up to less");
             return Err(refused(&format!("{what} than the context is wanted")));
@@ -114,19 +120,70 @@ impl Job {
     }
 }
 
-/// Positions that the engines need room for.
+/// The number of positions that the engines must have room for.
 pub fn positions(options: &QualityOptions, tokens: usize, prompts: &[Vec<u32>]) -> usize {
     let longest = prompts.iter().map(Vec::len).max().unwrap_or(0);
-    // A last token is looked at and not fed.
-    (options.context.min(tokens).max(longest + options.new)).saturating_sub(1).max(1)
+    // The last token is compared and not fed.
+    let after = longest.saturating_add(options.new);
+    options.context.min(tokens).max(after).saturating_sub(1).max(1)
 }
 
 fn refused(what: &str) -> HarnessError {
     HarnessError::Quality { what: what.into() }
 }
 
-/// Measures everything; what is measured lies beside the record to come, in `folder`, after each
-/// window and each prompt, and a later call with the same goes on from there.
+/// A finished measurement.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Outcome {
+    /// What was found.
+    pub record: QualityRecord,
+    /// The tokens that the record's agreements are counted from.
+    pub tokens: Tokens,
+    /// What transformers says to the prompts, where it was asked.
+    pub control: Option<ControlFile>,
+}
+
+impl Outcome {
+    fn new(job: &Job, state: State) -> Outcome {
+        let State { measured, windows, kl, prompts } = state;
+        let new = measured.options.new;
+        let tokens = Tokens::new(measured.prompts.ids_sha256.clone(), prompts);
+        let numbers = Numbers::of(windows, tokens.scores(), &kl, new);
+        let sha256 = sha256_hex(tokens.to_json().as_bytes());
+        let mut record = QualityRecord::new(measured, sha256, numbers);
+        if let Some(file) = &job.control
+            && let Some(own) = tokens.own_scores(&file.f32)
+        {
+            record = record.with_controls(OwnControl::of(own, new), file.control.clone());
+        }
+        Outcome { record, tokens, control: job.control.clone() }
+    }
+
+    /// Writes the record into a run's folder, and before it the files that it names; gives the
+    /// record's path.
+    ///
+    /// # Errors
+    /// A file that cannot be written.
+    pub fn write(&self, folder: &Path) -> Result<PathBuf, HarnessError> {
+        let tokens = self.tokens.to_json();
+        keep(folder, "tokens", tokens.as_bytes())?;
+        if let Some(file) = &self.control {
+            keep(folder, "control", &file.bytes)?;
+        }
+        self.record.write(folder)
+    }
+}
+
+/// Writes a file under a name made of its hash.
+fn keep(folder: &Path, kind: &str, bytes: &[u8]) -> Result<(), HarnessError> {
+    let name = super::kept::name_of(kind, &sha256_hex(bytes)).expect("a hash has 8 digits");
+    let text = std::str::from_utf8(bytes).expect("JSON is UTF-8");
+    write_whole(&folder.join(name), text)
+}
+
+/// Measures everything. What is measured stands beside the record to come, in `folder`, after
+/// each window and each prompt, and a later call with the same job continues from there.
+/// `progress` is called after every step.
 ///
 /// # Errors
 /// A job that cannot be done, a step that fails, logits that cannot be, or a file that cannot be
@@ -136,42 +193,79 @@ pub fn run(
     job: &Job,
     folder: &Path,
     progress: &mut Progress,
-) -> Result<QualityRecord, HarnessError> {
+) -> Result<Outcome, HarnessError> {
     job.check(pair)?;
     let mut state = State::open(folder, &job.measured, progress)?;
+    score_windows(pair, job, folder, &mut state, progress)?;
+    continue_prompts(pair, job, folder, &mut state, progress)?;
+    let outcome = Outcome::new(job, state.clone());
+    if !outcome.record.numbers.perplexity.is_a_number() {
+        return Err(refused("a perplexity is no finite number from 1 up"));
+    }
+    outcome.write(folder)?;
+    state.remove(folder)?;
+    Ok(outcome)
+}
+
+/// Scores the windows that the state lacks.
+fn score_windows(
+    pair: &mut Pair,
+    job: &Job,
+    folder: &Path,
+    state: &mut State,
+    progress: &mut Progress,
+) -> Result<(), HarnessError> {
     let windows = job.windows();
-    let mut pace = Pace::new(windows.len() - state.windows.len());
+    let (all, done) = (windows.len(), state.windows.len());
+    let mut pace = Pace::new(all.saturating_sub(done));
     let mut scorer = Scorer { job, total: job.text.len() - 1, logits: [Vec::new(), Vec::new()] };
-    for (index, window) in windows.iter().enumerate().skip(state.windows.len()) {
-        let score = scorer.window(pair, window, &mut state.kl)?;
+    for (index, window) in windows.iter().enumerate().skip(done) {
+        let (number, steps) = (index + 1, window.tokens.len() - 1);
+        let mut tick = |step: usize| {
+            progress(&format!("window {number} of {all}, step {step} of {steps}"));
+        };
+        let score = scorer.window(pair, window, &mut state.kl, &mut tick)?;
         state.windows.push(score);
         state.save(folder)?;
         let own = super::Perplexity::of(&state.windows);
         progress(&format!(
-            "window {} of {}: perplexity {:.4}, candidate {:.4}{}",
-            index + 1,
-            windows.len(),
+            "window {number} of {all}: perplexity {:.4}, candidate {:.4}{}",
             own.reference,
             own.candidate,
             pace.left()
         ));
     }
-    let all = job.prompts.len();
-    let mut pace = Pace::new(all - state.prompts.len());
-    for (index, prompt) in job.prompts.iter().enumerate().skip(state.prompts.len()) {
-        state.prompts.push(agreement(pair, prompt, job.measured.options.new)?);
-        state.save(folder)?;
-        progress(&format!("prompt {} of {all}{}", index + 1, pace.left()));
-    }
-    let State { windows, prompts, kl, .. } = state.clone();
-    let numbers = Numbers::of(windows, prompts, &kl, job.measured.options.new);
-    let record = QualityRecord::new(job.measured.clone(), job.control.clone(), numbers);
-    record.write(folder)?;
-    state.remove(folder)?;
-    Ok(record)
+    Ok(())
 }
 
-/// How long the rest takes, if it goes on like this.
+/// Continues the prompts that the state lacks.
+fn continue_prompts(
+    pair: &mut Pair,
+    job: &Job,
+    folder: &Path,
+    state: &mut State,
+    progress: &mut Progress,
+) -> Result<(), HarnessError> {
+    let all = job.prompts.len();
+    let mut pace = Pace::new(all.saturating_sub(state.prompts.len()));
+    for (index, prompt) in job.prompts.iter().enumerate().skip(state.prompts.len()) {
+        let number = index + 1;
+        let mut step = 0;
+        let mut tick = || {
+            step += 1;
+            progress(&format!("prompt {number} of {all}, step {step}"));
+        };
+        let f32 = job.control.as_ref().and_then(|file| file.f32.get(index));
+        let f32 = f32.map(Vec::as_slice);
+        let tokens = continued(pair, prompt, job.measured.options.new, f32, &mut tick)?;
+        state.prompts.push(tokens);
+        state.save(folder)?;
+        progress(&format!("prompt {number} of {all}{}", pace.left()));
+    }
+    Ok(())
+}
+
+/// Estimates the time that is left.
 struct Pace {
     begin: Instant,
     done: usize,
@@ -183,15 +277,15 @@ impl Pace {
         Pace { begin: Instant::now(), done: 0, all }
     }
 
-    /// One more is done.
+    /// Counts one more as done, and gives the time left in words.
     fn left(&mut self) -> String {
         self.done += 1;
         let left = self.all.saturating_sub(self.done);
-        let each = self.begin.elapsed() / self.done as u32;
-        match left as u32 * each {
+        let seconds = self.begin.elapsed().as_secs_f64() / self.done as f64 * left as f64;
+        match seconds as u64 {
             _ if left == 0 => String::new(),
-            time if time < Duration::from_secs(90) => format!("; {} s left", time.as_secs()),
-            time => format!("; {} min left", time.as_secs().div_ceil(60)),
+            seconds @ ..90 => format!("; {seconds} s left"),
+            seconds => format!("; {} min left", seconds.div_ceil(60)),
         }
     }
 }
@@ -211,11 +305,12 @@ impl Scorer<'_> {
         pair: &mut Pair,
         window: &Window,
         kl: &mut Vec<f64>,
+        tick: &mut dyn FnMut(usize),
     ) -> Result<WindowScore, HarnessError> {
         let (text, wanted) = (&self.job.text, self.job.measured.options.kl_positions);
         let begin = window.tokens.start;
-        fill(pair.reference, &text[window.unscored()])?;
-        fill(pair.candidate, &text[window.unscored()])?;
+        feed(pair, &text[window.unscored()], tick)?;
+        let mut found_here = Vec::new();
         let mut score = WindowScore {
             scored: window.scored.len(),
             nll_reference: 0.0,
@@ -244,15 +339,17 @@ impl Scorer<'_> {
             })?;
             score.nll_reference += found.nll_reference;
             score.nll_candidate += found.nll_candidate;
-            // The text's first token is not scored.
+            // The text's first token is not scored: the index of `target` is one less.
             if is_chosen(target - 1, self.total, wanted) {
                 score.compared += 1;
                 score.kl += found.kl;
                 score.kl_max = score.kl_max.max(found.kl);
                 score.same_top_1 += usize::from(reference == candidate);
-                kl.push(found.kl);
+                found_here.push(found.kl);
             }
+            tick(position + 1);
         }
+        kl.append(&mut found_here);
         Ok(score)
     }
 }
@@ -269,38 +366,111 @@ fn step(
     Ok(greedy)
 }
 
-/// Greedy tokens after one prompt.
-fn agreement(pair: &mut Pair, prompt: &[u32], new: usize) -> Result<PromptScore, HarnessError> {
-    let (reference, candidate) = (&mut *pair.reference, &mut *pair.candidate);
-    let first = reference.prefill(prompt)?;
-    let said = greedy(reference, first, prompt.len(), new)?;
-    let mut forced = vec![candidate.prefill(prompt)?];
-    for (index, &token) in said[..new - 1].iter().enumerate() {
-        forced.push(candidate.step(token, prompt.len() + index)?);
+/// Feeds both engines the tokens at positions 0 and up, without a look at the logits.
+fn feed(pair: &mut Pair, tokens: &[u32], tick: &mut dyn FnMut(usize)) -> Result<(), HarnessError> {
+    if [&*pair.reference, &*pair.candidate].iter().any(|engine| is_ahead(*engine)) {
+        fill(pair.reference, tokens)?;
+        fill(pair.candidate, tokens)?;
+        tick(tokens.len());
+        return Ok(());
     }
-    let prefix = prefix(&said, &forced);
-    let mut score = PromptScore { greedy: prefix, prefix, forced: same(&said, &forced) };
-    if prefix < new {
-        // Up to here the candidate by itself had said the same; from here it goes its own way.
-        let own = greedy(candidate, forced[prefix], prompt.len() + prefix, new - prefix)?;
-        score.greedy += same(&own, &said[prefix..]);
+    for (position, &token) in tokens.iter().enumerate() {
+        pair.reference.step(token, position)?;
+        pair.candidate.step(token, position)?;
+        tick(position + 1);
     }
-    Ok(score)
+    Ok(())
 }
 
-/// `count` greedy tokens, the first of which is `first` at `position`.
+/// Whether the engine works behind the host's back: it runs many tokens in a moment, and is
+/// slower if it is asked for one at a time.
+fn is_ahead(engine: &dyn Engine) -> bool {
+    engine.info().steps_ahead > 1
+}
+
+/// Runs a prompt from position 0 on and gives the greedy next token.
+fn prefill(
+    engine: &mut dyn Engine,
+    tokens: &[u32],
+    tick: &mut dyn FnMut(),
+) -> Result<u32, HarnessError> {
+    if is_ahead(engine) {
+        return Ok(engine.prefill(tokens)?);
+    }
+    let mut next = None;
+    for (position, &token) in tokens.iter().enumerate() {
+        next = Some(engine.step(token, position)?);
+        tick();
+    }
+    next.ok_or_else(|| refused("a prompt has no tokens"))
+}
+
+/// The greedy tokens after one prompt: each engine by itself, the candidate fed the reference's
+/// tokens, and the reference fed those of f32.
+fn continued(
+    pair: &mut Pair,
+    prompt: &[u32],
+    new: usize,
+    f32: Option<&[u32]>,
+    tick: &mut dyn FnMut(),
+) -> Result<PromptTokens, HarnessError> {
+    let (engine, at) = (&mut *pair.reference, prompt.len());
+    let first = prefill(engine, prompt, tick)?;
+    let reference = greedy(engine, vec![first], at, new, tick)?;
+    let reference_fed = match f32 {
+        None => None,
+        Some(f32) => {
+            // Up to the first difference the engine by itself was fed the same.
+            let same = prefix(&reference, f32);
+            let begun = reference.iter().copied().take(same + 1).collect();
+            Some(fed(engine, begun, at, f32, tick)?)
+        }
+    };
+    let engine = &mut *pair.candidate;
+    let first = prefill(engine, prompt, tick)?;
+    let candidate_fed = fed(engine, vec![first], at, &reference, tick)?;
+    let same = prefix(&reference, &candidate_fed);
+    // Up to here the candidate by itself gives the same; from here on it goes its own way.
+    let begun = candidate_fed.iter().copied().take(same + 1).collect();
+    let candidate = greedy(engine, begun, at, new, tick)?;
+    Ok(PromptTokens { reference, candidate, candidate_fed, reference_fed })
+}
+
+/// Greedy tokens up to `new`, where some are known; the first is the one for position `at`.
 fn greedy(
     engine: &mut dyn Engine,
-    first: u32,
-    position: usize,
-    count: usize,
+    mut tokens: Vec<u32>,
+    at: usize,
+    new: usize,
+    tick: &mut dyn FnMut(),
 ) -> Result<Vec<u32>, HarnessError> {
-    let mut tokens = vec![first];
-    if count > 1 {
-        tokens.extend(engine.decode(first, position, count - 1)?.tokens);
+    while tokens.len() < new
+        && let Some(&last) = tokens.last()
+    {
+        let position = at + tokens.len() - 1;
+        let wanted = engine.info().steps_ahead.clamp(1, new - tokens.len());
+        let more = engine.decode(last, position, wanted)?.tokens;
+        if more.len() != wanted {
+            return Err(refused(&format!("{} of {wanted} greedy tokens came", more.len())));
+        }
+        tokens.extend(more);
+        tick();
     }
-    if tokens.len() == count {
-        return Ok(tokens);
+    Ok(tokens)
+}
+
+/// The tokens after each of `text`'s, up to as many, where some are known.
+fn fed(
+    engine: &mut dyn Engine,
+    mut tokens: Vec<u32>,
+    at: usize,
+    text: &[u32],
+    tick: &mut dyn FnMut(),
+) -> Result<Vec<u32>, HarnessError> {
+    while tokens.len() < text.len() {
+        let index = tokens.len() - 1;
+        tokens.push(engine.step(text[index], at + index)?);
+        tick();
     }
-    Err(refused(&format!("{} of {count} greedy tokens were given", tokens.len())))
+    Ok(tokens)
 }

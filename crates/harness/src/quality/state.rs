@@ -1,28 +1,29 @@
-//! What is measured already, beside the record to come: a measurement that was ended goes on.
+//! The state file of an unfinished measurement: after an interruption the measurement continues.
 
-use super::{Measured, PromptScore, WindowScore, stem};
+use super::{Measured, PromptTokens, WindowScore, stem};
 use crate::{HarnessError, Progress};
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 
-/// What is measured already.
+/// The finished windows and prompts.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct State {
-    /// What it is of.
+    /// The measurement that they belong to.
     pub measured: Measured,
     /// The windows, in order.
     pub windows: Vec<WindowScore>,
-    /// The compared positions' divergences, in order.
+    /// The KL divergences of the compared positions, in order.
     pub kl: Vec<f64>,
-    /// The prompts, in order.
-    pub prompts: Vec<PromptScore>,
+    /// The tokens after each prompt, in order.
+    pub prompts: Vec<PromptTokens>,
 }
 
 impl State {
-    /// What an earlier call left, if it is of the same; else a beginning. Says which.
+    /// Reads the state that an earlier call left. A missing or damaged file, or one of another
+    /// measurement, gives an empty state. Reports which.
     ///
     /// # Errors
-    /// A file that is there and cannot be read.
+    /// A file that exists and cannot be read.
     pub fn open(
         folder: &Path,
         measured: &Measured,
@@ -42,7 +43,7 @@ impl State {
         };
         let name = path.display();
         let Ok(state) = serde_json::from_slice::<State>(&text) else {
-            progress(&format!("{name} cannot be read: starting over"));
+            progress(&format!("{name} is damaged: starting over"));
             return Ok(fresh);
         };
         let mut differ = state.measured.differences(measured);
@@ -51,7 +52,7 @@ impl State {
         }
         if differ.is_empty() {
             let (windows, prompts) = (state.windows.len(), state.prompts.len());
-            progress(&format!("going on after {windows} windows and {prompts} prompts ({name})"));
+            progress(&format!("continuing after {windows} windows and {prompts} prompts ({name})"));
             return Ok(state);
         }
         let differ = differ.join(", ");
@@ -60,10 +61,11 @@ impl State {
     }
 
     fn is_whole(&self) -> bool {
-        self.kl.len() == self.windows.iter().map(|window| window.compared).sum::<usize>()
+        let compared = self.windows.iter().map(|window| window.compared);
+        self.kl.len() == compared.fold(0, usize::saturating_add)
     }
 
-    /// Keeps what is measured, whole or not at all.
+    /// Writes the file, whole or not at all.
     ///
     /// # Errors
     /// A file that cannot be written.
@@ -72,7 +74,7 @@ impl State {
         crate::record::write_whole(&path(folder, &self.measured), &text)
     }
 
-    /// Takes the file away: everything is in the record.
+    /// Removes the file, once the record holds everything.
     ///
     /// # Errors
     /// A file that cannot be removed.

@@ -10,19 +10,19 @@ use std::path::Path;
 /// A text as token ids.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TextIds {
-    /// Which text it is.
+    /// Identity of the text.
     pub id: TextId,
-    /// The ids that are used.
+    /// The token ids in use.
     pub ids: Vec<u32>,
 }
 
 impl TextIds {
-    /// Reads a text and makes its ids: by the tokenizer in `model_dir` where there is one, else by
-    /// the rule that prompts have ([`folded`]). Nothing in it is taken for markup. Of the ids the
-    /// first `limit` are used.
+    /// Reads a text and encodes it with the tokenizer in `model_dir`, or without one by the rule for
+    /// prompts ([`folded`]). Special tokens in the text are not recognised. Keeps the first `limit`
+    /// ids.
     ///
     /// # Errors
-    /// A file that is missing or no UTF-8, or a tokenizer that cannot be read.
+    /// A file that is missing or is not UTF-8, or a tokenizer that cannot be read.
     pub fn read(
         path: &Path,
         model_dir: &Path,

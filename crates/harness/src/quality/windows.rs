@@ -1,38 +1,38 @@
-//! Which tokens of a text are scored, and from how much context.
+//! The windows of a text: which tokens are scored, and with how much context.
 //!
-//! A window is `context` tokens, and the next begins `stride` tokens later. The first window
-//! scores all its tokens but the text's first, which nothing predicts; every other scores those
-//! that no window before it did. So each token is scored once, and all but the first window's with
-//! at least `context - stride` tokens before it.
+//! A window has `context` tokens, and the next one begins `stride` tokens later. The first window
+//! scores all its tokens except the text's first, which has no prediction. Every later window
+//! scores the tokens that no earlier window scored. Each token is thus scored once; outside the
+//! first window it has at least `context - stride` tokens before it.
 
 use std::ops::Range;
 
-/// A stretch of the text that is fed from an empty cache.
+/// A part of the text that is fed with an empty cache.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Window {
     /// Its tokens.
     pub tokens: Range<usize>,
-    /// Those of them that are scored.
+    /// The scored tokens among them.
     pub scored: Range<usize>,
 }
 
 impl Window {
-    /// Tokens that are fed without their logits being looked at.
+    /// Tokens that are fed, and whose logits are ignored.
     pub fn unscored(&self) -> Range<usize> {
         self.tokens.start..self.scored.start - 1
     }
 }
 
-/// The windows of a text of `length` tokens; none if it has fewer than two, or if the numbers
-/// cannot be (see [`fits`]).
+/// The windows of a text of `length` tokens. There are none for fewer than two tokens, or for a
+/// context and stride that do not fit ([`fits`]).
 pub fn windows(length: usize, context: usize, stride: usize) -> Vec<Window> {
     let mut all: Vec<Window> = Vec::new();
     if length < 2 || !fits(context, stride) {
         return all;
     }
     let mut done = 1;
-    for begin in (0..).step_by(stride) {
-        let end = (begin + context).min(length);
+    for begin in (0..length).step_by(stride) {
+        let end = begin.saturating_add(context).min(length);
         all.push(Window { tokens: begin..end, scored: done..end });
         done = end;
         if end == length {
@@ -42,20 +42,33 @@ pub fn windows(length: usize, context: usize, stride: usize) -> Vec<Window> {
     all
 }
 
-/// Whether each scored token has one before it in its window, and some token is scored.
+/// The number of windows that [`windows`] returns, without a loop.
+pub fn window_count(length: usize, context: usize, stride: usize) -> usize {
+    if length < 2 || !fits(context, stride) {
+        return 0;
+    }
+    1 + length.saturating_sub(context).div_ceil(stride)
+}
+
+/// Whether every scored token has a token before it in its window, and each window scores one.
 pub fn fits(context: usize, stride: usize) -> bool {
     context >= 2 && (1..context).contains(&stride)
 }
 
-/// Whether the scored token `index` is among `wanted` of `total` that lie evenly.
+/// Whether the scored token `index` is one of `wanted` tokens, spread evenly over `total`.
 pub fn is_chosen(index: usize, total: usize, wanted: usize) -> bool {
+    chosen_before(index, total, wanted) < chosen_before(index.saturating_add(1), total, wanted)
+}
+
+/// The number of chosen tokens with an index below `index`.
+pub fn chosen_before(index: usize, total: usize, wanted: usize) -> usize {
     if wanted >= total {
-        return index < total;
+        return index.min(total);
     }
-    // The `j`-th is token `j * total / wanted`, rounded down.
-    let (index, total, wanted) = (index as u128, total as u128, wanted as u128);
-    let j = (index * wanted).div_ceil(total);
-    j < wanted && j * total / wanted == index
+    // The `j`-th chosen token is `j * total / wanted`, rounded down. It is below `index` if `j` is
+    // below `index * wanted / total`.
+    let below = (index as u128 * wanted as u128).div_ceil(total as u128);
+    below.min(wanted as u128) as usize
 }
 
 #[cfg(test)]
@@ -75,6 +88,18 @@ mod tests {
         assert_eq!(windows(9, 4, 4), [], "the later windows' first token has nothing before it");
         assert_eq!(windows(9, 1, 1), []);
         assert_eq!(windows(9, 4, 0), []);
+        for (length, context, stride) in [(1, 4, 2), (9, 4, 4), (9, 1, 1), (9, 4, 0)] {
+            assert_eq!(window_count(length, context, stride), 0);
+        }
+    }
+
+    #[test]
+    fn the_largest_numbers_are_counted_without_a_loop() {
+        let most = usize::MAX;
+        assert_eq!(window_count(most, 2, 1), most - 1);
+        assert_eq!(chosen_before(most, most, most), most);
+        assert_eq!(chosen_before(most, most, most - 1), most - 1);
+        assert!(!is_chosen(most, most, most - 1));
     }
 
     proptest! {
@@ -86,6 +111,7 @@ mod tests {
         ) {
             let stride = 1 + s % (context - 1);
             let all = windows(length, context, stride);
+            prop_assert_eq!(all.len(), window_count(length, context, stride));
             let mut next = 1;
             for (index, window) in all.iter().enumerate() {
                 prop_assert_eq!(window.tokens.start, index * stride);
@@ -108,6 +134,14 @@ mod tests {
             let chosen: Vec<usize> =
                 (0..total).filter(|&index| is_chosen(index, total, wanted)).collect();
             prop_assert_eq!(chosen.len(), wanted.min(total));
+            if wanted < total {
+                let placed: Vec<usize> = (0..wanted).map(|j| j * total / wanted).collect();
+                prop_assert_eq!(&chosen, &placed);
+            }
+            for end in [0, total / 3, total, total + 9] {
+                let before = chosen.iter().filter(|&&index| index < end).count();
+                prop_assert_eq!(chosen_before(end, total, wanted), before);
+            }
             let gaps: Vec<usize> = chosen.windows(2).map(|pair| pair[1] - pair[0]).collect();
             let (least, most) = (gaps.iter().min(), gaps.iter().max());
             prop_assert!(least.zip(most).is_none_or(|(least, most)| most - least <= 1));

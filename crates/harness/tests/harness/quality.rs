@@ -7,8 +7,8 @@ use monolith_harness::HarnessError;
 use monolith_harness::identity::{Subject, ids_sha256};
 use monolith_harness::prompts::PromptIds;
 use monolith_harness::quality::{
-    AgreementRule, Job, Measured, Pair, PromptsId, QualityOptions, QualityRecord, TextId, TextIds,
-    forgery, positions, run,
+    ControlFile, Job, Kept, Measured, Outcome, Pair, PromptsId, QualityOptions, QualityRecord,
+    TextId, TextIds, Wanted, forgery, positions, run,
 };
 use monolith_model::{Config, MemoryWeights, Tensor, Weights};
 use monolith_pack::{Pack, Source, pack_to_bytes};
@@ -127,6 +127,7 @@ pub fn job(tokens: usize, prompts: usize, options: QualityOptions) -> Job {
         },
         options,
         tensors_sha256: Some("tensors".into()),
+        control_sha256: None,
     };
     Job { measured, text, prompts, control: None }
 }
@@ -135,28 +136,75 @@ pub fn small() -> QualityOptions {
     QualityOptions { context: 16, stride: 8, kl_positions: 20, new: 6 }
 }
 
-pub fn measure(
+/// What transformers would say of these prompts if its f32 were an engine that slips like this,
+/// and its bf16 gave token 0 for ever.
+pub fn control(job: &Job, slips: usize) -> ControlFile {
+    let new = job.measured.options.new;
+    let mut exact = Fake::new(1.0, slips);
+    exact.info.context = usize::MAX;
+    let f32: Vec<Vec<u32>> = job
+        .prompts
+        .iter()
+        .map(|prompt| {
+            let first = exact.prefill(prompt).expect("it runs");
+            let more = exact.decode(first, prompt.len(), new - 1).expect("it runs").tokens;
+            [vec![first], more].concat()
+        })
+        .collect();
+    let json = serde_json::json!({
+        "schema_version": 1, "engine": "transformers", "torch": "2", "transformers": "5",
+        "attention": "eager", "device": "cpu", "tensors_sha256": "tensors",
+        "prompt_ids_sha256": job.measured.prompts.ids_sha256,
+        "bf16": vec![vec![0; new]; f32.len()], "f32": f32, "f32_fed": f32,
+    });
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("control.json");
+    std::fs::write(&path, json.to_string()).expect("it is written");
+    let wanted = Wanted { tensors_sha256: "tensors", prompts: &job.prompts, new };
+    ControlFile::read(&path, wanted).expect("it is a control")
+}
+
+pub fn outcome(
+    reference: &mut Fake,
+    candidate: &mut Fake,
+    job: &Job,
+    folder: &Path,
+    said: &mut Vec<String>,
+) -> Result<Outcome, HarnessError> {
+    let mut pair = Pair { reference, candidate };
+    let mut progress = |what: &str| said.push(what.to_owned());
+    run(&mut pair, job, folder, &mut progress)
+}
+
+fn measure(
     reference: &mut Fake,
     candidate: &mut Fake,
     job: &Job,
     folder: &Path,
     said: &mut Vec<String>,
 ) -> Result<QualityRecord, HarnessError> {
-    let mut pair = Pair { reference, candidate };
-    let mut progress = |what: &str| said.push(what.to_owned());
-    run(&mut pair, job, folder, &mut progress)
+    Ok(outcome(reference, candidate, job, folder, said)?.record)
 }
 
-/// A record as large as the gate wants it, of two engines that differ by their heights alone.
-pub fn passing() -> QualityRecord {
+/// A measurement as large as the gate wants it. The reference is right everywhere, f32 slips at
+/// every 25th position, and the candidate as told.
+pub fn large(heights: [f32; 2], slips: usize) -> Outcome {
     let options = QualityOptions { context: 64, stride: 32, ..QualityOptions::default() };
     let job = job(10_001, 100, QualityOptions { new: 64, ..options });
+    let control = control(&job, 25);
     let folder = tempfile::tempdir().expect("a folder");
-    let (mut reference, mut candidate) = (Fake::new(4.0, usize::MAX), Fake::new(3.9, usize::MAX));
+    let (mut reference, mut candidate) =
+        (Fake::new(heights[0], usize::MAX), Fake::new(heights[1], slips));
     reference.info.context = 80;
     candidate.info.context = 80;
-    measure(&mut reference, &mut candidate, &job, folder.path(), &mut Vec::new())
+    let job = job.with_control(control);
+    outcome(&mut reference, &mut candidate, &job, folder.path(), &mut Vec::new())
         .expect("it is measured")
+}
+
+/// Two engines that differ by their heights alone.
+pub fn passing() -> Outcome {
+    large([4.0, 3.9], usize::MAX)
 }
 
 /// Probability of the successor.
@@ -218,6 +266,81 @@ fn the_three_agreements_count_what_they_say() {
 }
 
 #[test]
+fn the_own_control_compares_the_reference_with_f32() {
+    let folder = tempfile::tempdir().unwrap();
+    // f32 slips at positions 0 and 5 like the candidate of the test above, and the reference
+    // never: by itself it agrees up to there, and fed the tokens of f32 everywhere but there.
+    let begun = job(40, 2, small());
+    let job = begun.clone().with_control(control(&begun, 5));
+    let (mut reference, mut candidate) = (Fake::new(3.0, usize::MAX), Fake::new(3.0, usize::MAX));
+    let (own, said) = (&mut reference, &mut Vec::new());
+    let outcome = outcome(own, &mut candidate, &job, folder.path(), said).unwrap();
+    let own = outcome.record.own_control.as_ref().unwrap();
+    assert_eq!((own.agreement.prefix, own.agreement.greedy), (0.5, 0.5));
+    assert!((own.agreement.forced - 5.0 / 6.0).abs() < 1e-12, "{own:?}");
+    let [first, _] = &outcome.tokens.prompts[..] else { panic!("{:?}", outcome.tokens) };
+    assert_eq!(first.reference, [1, 2, 3, 4, 5, 6]);
+    assert_eq!(first.reference_fed, Some(vec![1, 2, 3, 4, 6, 7]));
+    assert_eq!(first.candidate_fed, first.reference);
+    // The candidate is compared with the reference, whatever f32 says.
+    assert_eq!(outcome.record.numbers.agreement.greedy, 1.0);
+    let control = outcome.record.control.as_ref().unwrap();
+    assert!(control.agreement.greedy < 0.5, "{control:?}");
+}
+
+#[test]
+fn every_step_is_reported() {
+    let folder = tempfile::tempdir().unwrap();
+    let begun = job(40, 2, small());
+    let job = begun.clone().with_control(control(&begun, 5));
+    let (mut reference, mut candidate) = (Fake::new(3.0, 11), Fake::new(2.0, 5));
+    let mut said = Vec::new();
+    measure(&mut reference, &mut candidate, &job, folder.path(), &mut said).unwrap();
+    let steps = reference.steps + candidate.steps;
+    // A step of both engines over scored tokens is one report.
+    assert!(said.len() * 2 >= steps, "{} reports of {steps} steps", said.len());
+    for wanted in ["window 1 of 4, step 15 of 15", "window 2 of 4, step 1 of 15", "prompt 2 of 2, "]
+    {
+        assert!(said.iter().any(|what| what.starts_with(wanted)), "{wanted}: {said:?}");
+    }
+}
+
+/// Stops the measurement at one report, as Ctrl-C does.
+struct StopAt;
+
+#[test]
+fn a_stop_at_any_step_loses_that_window_or_prompt_alone() {
+    let begun = job(60, 3, small());
+    let job = begun.clone().with_control(control(&begun, 5));
+    let engines = || (Fake::new(3.0, 11), Fake::new(2.0, 5));
+    let undated = |record: QualityRecord| QualityRecord { date: String::new(), ..record }.sealed();
+    let folder = tempfile::tempdir().unwrap();
+    let (mut reference, mut candidate) = engines();
+    let mut said = Vec::new();
+    let whole = measure(&mut reference, &mut candidate, &job, folder.path(), &mut said);
+    let whole = undated(whole.unwrap());
+    for stop in (0..said.len()).step_by(7) {
+        let folder = tempfile::tempdir().unwrap();
+        let ended = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            let (mut reference, mut candidate) = engines();
+            let mut pair = Pair { reference: &mut reference, candidate: &mut candidate };
+            let mut reports = 0;
+            let mut progress = |_: &str| {
+                if reports == stop {
+                    std::panic::resume_unwind(Box::new(StopAt));
+                }
+                reports += 1;
+            };
+            run(&mut pair, &job, folder.path(), &mut progress).map(drop)
+        }));
+        assert!(ended.unwrap_err().is::<StopAt>(), "{stop}");
+        let (mut reference, mut candidate) = engines();
+        let again = measure(&mut reference, &mut candidate, &job, folder.path(), &mut Vec::new());
+        assert_eq!(undated(again.unwrap()), whole, "{stop}");
+    }
+}
+
+#[test]
 fn an_engine_agrees_with_itself() {
     let folder = tempfile::tempdir().unwrap();
     let job = job(100, 3, small());
@@ -230,15 +353,19 @@ fn an_engine_agrees_with_itself() {
     // But it is too little to pass, and says so.
     assert!(!record.quality_passed && forgery(&record).is_none());
     let begins = ["perplexity: 99 tokens scored", "kl: 20 positions", "agreement: 3 prompts x 6"];
-    for (failure, begin) in record.failures.iter().zip(begins) {
+    let failures = record.verdicts().as_written.failures;
+    for (failure, begin) in failures.iter().zip(begins) {
         assert!(failure.starts_with(begin), "{failure}");
     }
-    assert_eq!(record.failures.len(), 3, "{:?}", record.failures);
+    assert_eq!(failures.len(), 3, "{failures:?}");
+    assert_eq!(record.verdicts().after_the_same_text.failures, failures);
 }
 
 #[test]
 fn going_on_gives_what_one_go_gives() {
     let job = job(100, 5, small());
+    let control = control(&job, 4);
+    let job = job.with_control(control);
     let engines = || (Fake::new(3.0, 11), Fake::new(2.0, 5));
     let undated = |record: QualityRecord| QualityRecord { date: String::new(), ..record }.sealed();
     let folder = tempfile::tempdir().unwrap();
@@ -258,11 +385,11 @@ fn going_on_gives_what_one_go_gives() {
             measure(&mut reference, &mut candidate, &job, folder.path(), &mut said).unwrap();
         assert_eq!(undated(record), whole, "{fails_after}");
         if fails_after >= 40 {
-            assert!(said[0].starts_with("going on after"), "{said:?}");
+            assert!(said[0].starts_with("continuing after"), "{said:?}");
             assert!(candidate.steps < all, "{fails_after}: nothing was saved");
         }
         let left: Vec<_> = folder.path().read_dir().unwrap().flatten().collect();
-        assert_eq!(left.len(), 1, "the record alone: {left:?}");
+        assert_eq!(left.len(), 3, "the record, its tokens and its control: {left:?}");
     }
 }
 
@@ -297,11 +424,12 @@ fn another_measurement_starts_over_and_says_why() {
     let mut other = begun.clone();
     other.measured.candidate.blocks = 2;
     over(&other, "(engine or run)");
+    over(&begun.clone().with_control(control(&begun, 4)), "(control)");
     begin();
     let state = folder.path().read_dir().unwrap().flatten().map(|entry| entry.path());
     let state = state.into_iter().find(|path| path.extension().is_some_and(|end| end == "state"));
     std::fs::write(state.unwrap(), "{").unwrap();
-    assert!(again(&begun).1.contains("cannot be read: starting over"));
+    assert!(again(&begun).1.contains("is damaged: starting over"));
 }
 
 #[test]
@@ -318,6 +446,9 @@ fn what_cannot_be_measured_is_refused() {
     refused(&job(9, 1, QualityOptions { stride: 16, ..small() }), "a stride of 16");
     refused(&job(99, 1, QualityOptions { context: 66, ..small() }), "65 positions are needed");
     refused(&job(9, 1, QualityOptions { new: 63, ..small() }), "65 positions are needed");
+    let many = QualityOptions { kl_positions: usize::MAX, ..small() };
+    refused(&job(9, 1, many), "KL positions");
+    refused(&job(9, 1, QualityOptions { new: usize::MAX, ..small() }), "new tokens fit");
     assert_eq!(positions(&small(), 10, &[vec![0; 2]]), 9);
     // Logits that are no numbers, and a greedy token that is not their argmax.
     for height in [f32::NAN, -1.0] {
@@ -369,7 +500,7 @@ fn the_cpu_engine_is_measured_end_to_end() {
         let [reference, candidate] = &mut engines;
         let (reference, candidate) = (reference.as_mut(), candidate.as_mut());
         let mut pair = Pair { reference, candidate };
-        run(&mut pair, &job, dir.path(), &mut |_| ()).unwrap()
+        run(&mut pair, &job, dir.path(), &mut |_| ()).unwrap().record
     };
     let same = measured(pack());
     let numbers = &same.numbers;
@@ -382,7 +513,8 @@ fn the_cpu_engine_is_measured_end_to_end() {
     assert_eq!(numbers.perplexity.nll_reference, same.numbers.perplexity.nll_reference);
     assert!(0.0 < kl.mean && kl.mean < kl.p99 && kl.p99 <= kl.max, "{kl:?}");
     assert!(numbers.agreement.forced < 1.0 && numbers.perplexity.rise != 0.0, "{numbers:?}");
-    assert_eq!(QualityRecord::read(&dir.path().join(other.file_name())).unwrap(), other);
+    let kept = Kept::read(&dir.path().join(other.file_name())).unwrap();
+    assert_eq!(kept, Kept { record: other.clone(), doubt: None });
     assert_ne!(other.file_name(), same.file_name());
-    assert!(other.thresholds.agreement == AgreementRule::Greedy && !other.quality_passed);
+    assert!(!other.quality_passed && other.own_control.is_none());
 }

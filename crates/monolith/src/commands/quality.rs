@@ -11,12 +11,13 @@ use monolith_engine::Engine;
 use monolith_harness::identity::{Subject, tensors_sha256};
 use monolith_harness::prompts::prompt_ids;
 use monolith_harness::quality::{
-    self, Control, Job, Numbers, Pair, QualityOptions, QualityRecord, TextIds, Wanted, positions,
+    self, Agreement, ControlFile, Job, Numbers, Outcome, Pair, QualityOptions, QualityRecord,
+    Reading, TextIds, Wanted, positions,
 };
 use monolith_harness::record::RunFolder;
 use monolith_model::Config;
 use monolith_pack::{Formats, Pack};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -64,7 +65,7 @@ pub fn run(args: &QualityArgs) -> Result<(), Exit> {
     let job = Job::new([&packs[0], &packs[1]], subjects, text, prompts, options);
     let job = job.or_exit(Code::Usage)?;
     let job = match control {
-        Some(control) => job.judged_by(control),
+        Some(control) => job.with_control(control),
         None => job,
     };
     let mut pair =
@@ -72,20 +73,22 @@ pub fn run(args: &QualityArgs) -> Result<(), Exit> {
     job.check(&pair).or_exit(Code::Usage)?;
     let folder = RunFolder::open(&args.results.results, &setup.environment).map_err(exit_of)?;
     let _guard = interrupt::guard();
-    let record = quality::run(&mut pair, &job, &folder.path, &mut progress());
-    finish(&folder, &record.map_err(exit_of)?, args.control.as_deref())
+    let outcome = quality::run(&mut pair, &job, &folder.path, &mut progress());
+    finish(&folder, &outcome.map_err(exit_of)?)
 }
 
 /// Keeps and shows what was found.
-fn finish(folder: &RunFolder, record: &QualityRecord, control: Option<&Path>) -> Result<(), Exit> {
-    folder.add_quality(record, control).map_err(exit_of)?;
+fn finish(folder: &RunFolder, outcome: &Outcome) -> Result<(), Exit> {
+    let record = &outcome.record;
+    folder.add_quality(outcome).map_err(exit_of)?;
     folder.add_command(&command(), &[version()]).map_err(exit_of)?;
-    say(&table(record));
+    say(&shown(record));
     put(&format!("{}\n", folder.path.join(record.file_name()).display()))?;
-    if record.quality_passed {
+    let verdict = record.verdicts().as_written;
+    if verdict.passed {
         return Ok(());
     }
-    let what = format!("the quality is not enough: {}", record.failures.join("; "));
+    let what = format!("the quality gate failed as written: {}", verdict.failures.join("; "));
     Err(Exit::message(Code::Gate, what))
 }
 
@@ -141,22 +144,28 @@ fn check_room(room: usize, config: &Config) -> Result<(), Exit> {
     Err(Exit::message(Code::Usage, what))
 }
 
-/// What is known of bf16 against f32, of the reference's own weights.
-fn control(args: &QualityArgs, pack: &Pack, prompts: &[Vec<u32>]) -> Result<Option<Control>, Exit> {
+/// What transformers says to the prompts in bf16 and in f32, of the reference's own weights.
+fn control(
+    args: &QualityArgs,
+    pack: &Pack,
+    prompts: &[Vec<u32>],
+) -> Result<Option<ControlFile>, Exit> {
     let read = |path: &PathBuf| {
         let tensors_sha256 = &tensors_sha256(pack);
-        Control::read(path, Wanted { tensors_sha256, prompts, new: args.new }).map_err(exit_of)
+        ControlFile::read(path, Wanted { tensors_sha256, prompts, new: args.new }).map_err(exit_of)
     };
     args.control.as_ref().map(read).transpose()
 }
 
-/// Says how far it is, not too often; Ctrl-C ends the program where everything is kept.
+/// Reports progress now and then. Ctrl-C ends the program after the step that is running: every
+/// finished window and prompt is kept.
 fn progress() -> impl FnMut(&str) {
     let mut said: Option<Instant> = None;
     move |what| {
         if interrupt::raised() {
             interrupt::end(&format!(
-                "interrupted after {what}: the same command goes on from here"
+                "interrupted at {what}; finished windows and prompts are kept: run the same \
+                 command to continue"
             ));
         }
         if said.is_none_or(|said| said.elapsed() >= SAID_EVERY) {
@@ -166,28 +175,55 @@ fn progress() -> impl FnMut(&str) {
     }
 }
 
-/// The measurements with their numbers, and the rule.
-fn table(record: &QualityRecord) -> String {
-    let rows = numbers(&record.numbers);
-    format!("{}\n{}", verdicts("measure", rows, &record.failures), settled(record))
+/// The measurements, both verdicts and the controls.
+fn shown(record: &QualityRecord) -> String {
+    let failures = record.verdicts().as_written.failures;
+    let table = verdicts("measure", numbers(&record.numbers), &failures);
+    let lines = [Reading::AsWritten, Reading::AfterTheSameText].map(|by| verdict(record, by));
+    format!("{table}\n{}\n{}", lines.join("\n"), controls(record))
 }
 
-/// Which comparison of greedy tokens decides, and why.
-fn settled(record: &QualityRecord) -> String {
-    let rule = record.thresholds.agreement.name();
-    match &record.control {
-        None => format!(
-            "of the agreements {rule} decides: there is no --control (`monolith quality --help` \
-             tells how to make one)"
-        ),
-        Some(control) => format!(
-            "of the agreements {rule} decides: nothing quantized, bf16 and f32 agree in {} left to \
-             themselves, and in {} after the same text ({})",
-            percent(control.agreement.greedy),
-            percent(control.agreement.forced),
-            control.engine
-        ),
-    }
+/// One verdict in a line.
+fn verdict(record: &QualityRecord, by: Reading) -> String {
+    let verdicts = record.verdicts();
+    let own = verdicts.by(by);
+    let gate = match by {
+        Reading::AsWritten => " (the gate)",
+        Reading::AfterTheSameText => "",
+    };
+    let result = match own.passed {
+        true => "passed".to_owned(),
+        false => format!("FAILED: {}", own.failures.join("; ")),
+    };
+    format!("{}{gate}: {result}", by.name())
+}
+
+/// How far bf16 and f32 agree with nothing quantized.
+fn controls(record: &QualityRecord) -> String {
+    let (Some(own), Some(control)) = (&record.own_control, &record.control) else {
+        return "no control: bf16 was not compared with f32 (`monolith quality --help` explains \
+                --control)"
+            .into();
+    };
+    let line = |what: &str, agreement: &Agreement, how: &str| {
+        format!(
+            "control, {what}: {} of the greedy tokens agree, {} of {} texts are the same, {} \
+             agree {how}",
+            percent(agreement.greedy),
+            agreement.whole,
+            agreement.prompts,
+            percent(agreement.forced)
+        )
+    };
+    format!(
+        "{}\n{}",
+        line("this bf16 engine against f32", &own.agreement, "when it is fed the tokens of f32"),
+        line(
+            &format!("bf16 against f32 ({})", control.engine),
+            &control.agreement,
+            "when f32 is fed the tokens of bf16"
+        )
+    )
 }
 
 fn percent(share: f64) -> String {
@@ -221,10 +257,11 @@ fn numbers(numbers: &Numbers) -> [(&'static str, String); 3] {
         (
             "agreement",
             format!(
-                "greedy {}, forced {}, prefix {} of {} prompts x {} tokens",
+                "each by itself {} (up to the first difference {}), after the same text {}, of {} \
+                 prompts x {} tokens",
                 percent(agreement.greedy),
-                percent(agreement.forced),
                 percent(agreement.prefix),
+                percent(agreement.forced),
                 agreement.prompts,
                 agreement.new
             ),

@@ -43,7 +43,8 @@ fn quality(place: &Place, more: &[&str]) -> Outcome {
     place.run(&[&LITTLE[..], more].concat())
 }
 
-/// What transformers might say of the fixture: half of the tokens differ between bf16 and f32.
+/// What transformers might say of the fixture: half of the tokens differ between bf16 and f32, and
+/// token 1 is nowhere what the fixture says.
 fn control(place: &Place, fed: &str) -> String {
     let ids = place.path("ids.json");
     let arguments = ["ids", "-m", "fixture.pack", "--prompts", "prompts.jsonl", "-o", "ids.json"];
@@ -70,29 +71,47 @@ fn too_little_is_measured_kept_and_does_not_pass() {
     replace(&place.path("control.json"), control(&place, "f32_fed").as_bytes());
     let seen = quality(&place, &["--control", "control.json"]);
     assert_eq!(seen.code, 5, "{}", seen.stderr);
-    assert!(seen.stderr.contains("the quality is not enough: perplexity: 129 tokens scored"));
-    assert!(seen.stderr.contains("window 1 of 4: perplexity "), "{}", seen.stderr);
+    let failed = "the quality gate failed as written: perplexity: 129 tokens scored";
+    assert!(seen.stderr.contains(failed), "{}", seen.stderr);
+    assert!(seen.stderr.contains("quality: window 1 of 4, step 1 of 63"), "{}", seen.stderr);
     assert!(seen.stderr.contains("+0.000% (129 tokens)"), "{}", seen.stderr);
-    let why = "of the agreements forced decides: nothing quantized, bf16 and f32 agree in 50.00%";
-    assert!(seen.stderr.contains(why), "{}", seen.stderr);
+    for line in [
+        "as written (the gate): FAILED: perplexity: ",
+        "after the same text: FAILED: perplexity: ",
+        "control, this bf16 engine against f32: ",
+        "control, bf16 against f32 (transformers 5, torch 2, bf16 and f32, eager attention, cpu): \
+         50.00% of the greedy tokens agree, 0 of 3 texts are the same, 50.00% agree when f32 is fed",
+    ] {
+        assert!(seen.stderr.contains(line), "{line}: {}", seen.stderr);
+    }
     let path = place.path(seen.stdout.trim_end());
     assert_eq!(path.parent(), Some(&*run_folder(&place)));
     let record: serde_json::Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
     assert_eq!(record["quality_passed"], false);
     assert_eq!(record["thresholds"]["perplexity_rise_max"], 0.02);
     assert_eq!(record["thresholds"]["agreement_min"], 0.9);
-    assert_eq!(record["thresholds"]["agreement"], "forced");
-    let sha256 = record["control"]["sha256"].as_str().unwrap();
-    let kept = run_folder(&place).join(format!("control-{}.json", &sha256[..8]));
+    assert_eq!(record["verdicts"]["as_written"]["passed"], false);
+    assert_eq!(record["verdicts"]["after_the_same_text"]["passed"], false);
+    let file = |kind: &str, sha256: &serde_json::Value| {
+        let name = format!("{kind}-{}.json", &sha256.as_str().unwrap()[..8]);
+        std::fs::read(run_folder(&place).join(name)).unwrap()
+    };
     let said = std::fs::read(place.path("control.json")).unwrap();
-    assert_eq!(std::fs::read(kept).unwrap(), said);
+    assert_eq!(file("control", &record["control"]["sha256"]), said);
+    let tokens = file("tokens", &record["tokens_sha256"]);
+    let tokens: serde_json::Value = serde_json::from_slice(&tokens).unwrap();
+    assert_eq!(tokens["prompts"].as_array().unwrap().len(), 3);
+    for list in ["reference", "candidate", "candidate_fed", "reference_fed"] {
+        assert_eq!(tokens["prompts"][2][list].as_array().unwrap().len(), NEW, "{list}");
+    }
     assert_eq!(record["measured"]["text"]["name"], "text.txt");
     assert_eq!(record["measured"]["options"]["stride"], 32);
     let numbers = &record["numbers"];
     assert_eq!(numbers["perplexity"]["reference"], numbers["perplexity"]["candidate"]);
     assert_eq!(numbers["agreement"]["greedy"], 1.0);
     let report = place.succeeds(&["report"]);
-    assert!(report.contains("| failed | text.txt | 129 |"), "{report}");
+    assert!(report.contains("| **failed** | failed | "), "{report}");
+    assert!(report.contains("| 50.0%, 50.0% | text.txt | 129 |"), "{report}");
     let commands = std::fs::read_to_string(run_folder(&place).join("commands.jsonl")).unwrap();
     assert!(commands.contains("monolith quality -m fixture.pack --candidate"), "{commands}");
     // What is edited is not shown.
@@ -140,7 +159,7 @@ fn after_ctrl_c_the_same_command_goes_on() {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    // Once the first of some eighty windows is done, it listens.
+    // Once the first steps of some eighty windows are done, it listens.
     let mut stderr = BufReader::new(child.stderr.take().unwrap());
     let mut said = String::new();
     while !said.contains("window 1 of ") {
@@ -150,10 +169,11 @@ fn after_ctrl_c_the_same_command_goes_on() {
     assert!(Command::new("sh").args(["-c", &kill]).status().unwrap().success());
     stderr.read_to_string(&mut said).unwrap();
     assert_eq!(child.wait().unwrap().code(), Some(130), "{said}");
-    assert!(said.contains("the same command goes on from here"), "{said}");
+    assert!(said.contains("quality: interrupted at window "), "{said}");
+    assert!(said.contains("run the same command to continue"), "{said}");
     let seen = quality(&place, &[]);
     assert_eq!(seen.code, 5, "{}", seen.stderr);
-    assert!(seen.stderr.contains("quality: going on after "), "{}", seen.stderr);
+    assert!(seen.stderr.contains("as written (the gate): FAILED"), "{}", seen.stderr);
 }
 
 #[test]
