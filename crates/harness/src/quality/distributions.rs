@@ -65,8 +65,8 @@ pub fn compare(reference: Logits, candidate: Logits, target: u32) -> Option<Comp
     })
 }
 
-/// Some of the logits of both sides. The summing code is compiled once for each SIMD level, with the
-/// same operations on the same lanes, so that every level gives the same bits.
+/// Some of the logits of both sides. The summing code is compiled once for each SIMD level, with
+/// the same operations on the same lanes, so that every level gives the same bits.
 struct Chunk<'a> {
     a: &'a [f32],
     b: &'a [f32],
@@ -112,8 +112,8 @@ impl Sums {
         sums
     }
 
-    /// Sums over the first `count` of each side. Plain loops of a known length, so that the compiler
-    /// vectorizes each.
+    /// Sums over the first `count` of each side. Plain loops of a known length, so that the
+    /// compiler vectorizes each.
     #[inline(always)]
     fn of_block(a: &[f32; BLOCK], b: &[f32; BLOCK], largest: [f64; 2], count: usize) -> Sums {
         let mut exp_a = [0.0; BLOCK];

@@ -37,8 +37,8 @@ pub struct Job {
 }
 
 impl Job {
-    /// The measurement of two packs, the reference's first. The subjects are of the engines that run
-    /// them.
+    /// The measurement of two packs, the reference's first. The subjects are of the engines that
+    /// run them.
     ///
     /// # Errors
     /// Packs of models with different configurations.

@@ -17,9 +17,9 @@ pub struct TextIds {
 }
 
 impl TextIds {
-    /// Reads a text and encodes it with the tokenizer in `model_dir`, or without one by the rule for
-    /// prompts ([`folded`]). Special tokens in the text are not recognised. Keeps the first `limit`
-    /// ids.
+    /// Reads a text and encodes it with the tokenizer in `model_dir`, or without one by the rule
+    /// for prompts ([`folded`]). Special tokens in the text are not recognised. Keeps the first
+    /// `limit` ids.
     ///
     /// # Errors
     /// A file that is missing or is not UTF-8, or a tokenizer that cannot be read.
