@@ -147,6 +147,8 @@ quality() {
   step 180 "quality-$1-$2" "$bin/monolith" quality -m "$model" --candidate-format "$2" \
     --engine cuda --control "$out/control-$1.json" --results "$out/results" \
     --text data/tiny/heldout.txt "${limit[@]}"
+  # 5: everything was measured, and the format fails the gate. That is a result.
+  [ $? -eq 5 ] && failures=$((failures - 1))
   tail -n 14 "$out/quality-$1-$2.log" | cut -c1-300
 }
 

@@ -9,9 +9,10 @@ use super::{PromptsId, QualityOptions, QualityRecord, TextIds, Tokens, WindowSco
 use crate::identity::{Subject, sha256_hex, tensors_sha256};
 use crate::prompts::PromptIds;
 use crate::record::write_whole;
-use crate::{HarnessError, Progress, fill};
+use crate::{HarnessError, Progress};
 use monolith_engine::Engine;
 use monolith_pack::Pack;
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -366,43 +367,29 @@ fn step(
     Ok(greedy)
 }
 
-/// Feeds both engines the tokens at positions 0 and up, without a look at the logits.
+/// Feeds both engines the tokens at positions 0 and up, and ignores the logits. `tick` gets the
+/// number of steps that both together have made, halved.
 fn feed(pair: &mut Pair, tokens: &[u32], tick: &mut dyn FnMut(usize)) -> Result<(), HarnessError> {
-    if [&*pair.reference, &*pair.candidate].iter().any(|engine| is_ahead(*engine)) {
-        fill(pair.reference, tokens)?;
-        fill(pair.candidate, tokens)?;
-        tick(tokens.len());
+    if tokens.is_empty() {
         return Ok(());
     }
-    for (position, &token) in tokens.iter().enumerate() {
-        pair.reference.step(token, position)?;
-        pair.candidate.step(token, position)?;
-        tick(position + 1);
-    }
+    prefill(pair.reference, tokens, &mut |done| tick(done / 2))?;
+    prefill(pair.candidate, tokens, &mut |done| tick((tokens.len() + done) / 2))?;
     Ok(())
 }
 
-/// Whether the engine works behind the host's back: it runs many tokens in a moment, and is
-/// slower if it is asked for one at a time.
-fn is_ahead(engine: &dyn Engine) -> bool {
-    engine.info().steps_ahead > 1
-}
-
-/// Runs a prompt from position 0 on and gives the greedy next token.
+/// Runs a prompt from position 0 on and gives the greedy next token. `tick` gets the number of
+/// tokens that are done.
 fn prefill(
     engine: &mut dyn Engine,
     tokens: &[u32],
-    tick: &mut dyn FnMut(),
+    tick: &mut dyn FnMut(usize),
 ) -> Result<u32, HarnessError> {
-    if is_ahead(engine) {
-        return Ok(engine.prefill(tokens)?);
-    }
-    let mut next = None;
-    for (position, &token) in tokens.iter().enumerate() {
-        next = Some(engine.step(token, position)?);
-        tick();
-    }
-    next.ok_or_else(|| refused("a prompt has no tokens"))
+    let next = engine.prefill_with(tokens, &mut |done| {
+        tick(done);
+        ControlFlow::Continue(())
+    });
+    Ok(next?)
 }
 
 /// The greedy tokens after one prompt: each engine by itself, the candidate fed the reference's
@@ -415,7 +402,7 @@ fn continued(
     tick: &mut dyn FnMut(),
 ) -> Result<PromptTokens, HarnessError> {
     let (engine, at) = (&mut *pair.reference, prompt.len());
-    let first = prefill(engine, prompt, tick)?;
+    let first = prefill(engine, prompt, &mut |_| tick())?;
     let reference = greedy(engine, vec![first], at, new, tick)?;
     let reference_fed = match f32 {
         None => None,
@@ -427,7 +414,7 @@ fn continued(
         }
     };
     let engine = &mut *pair.candidate;
-    let first = prefill(engine, prompt, tick)?;
+    let first = prefill(engine, prompt, &mut |_| tick())?;
     let candidate_fed = fed(engine, vec![first], at, &reference, tick)?;
     let same = prefix(&reference, &candidate_fed);
     // Up to here the candidate by itself gives the same; from here on it goes its own way.

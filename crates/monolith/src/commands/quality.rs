@@ -5,6 +5,7 @@ use crate::engine::{self, Options};
 use crate::exit::{Code, Exit, OrExit};
 use crate::interrupt;
 use crate::measure::{Setup, command, exit_of, prepare, verdicts, version};
+use crate::progress::Progress;
 use crate::source::{self, Model};
 use crate::text_out::{put, say};
 use monolith_engine::Engine;
@@ -17,12 +18,13 @@ use monolith_harness::quality::{
 use monolith_harness::record::RunFolder;
 use monolith_model::Config;
 use monolith_pack::{Formats, Pack};
+use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// How often it is said how far the measurement is.
-const SAID_EVERY: Duration = Duration::from_secs(2);
+/// Interval between two lines of progress, where stderr is no terminal.
+const SAID_EVERY: Duration = Duration::from_secs(10);
 
 /// Compares a candidate with the model in bf16 and keeps the record with its run.
 ///
@@ -157,9 +159,11 @@ fn control(
     args.control.as_ref().map(read).transpose()
 }
 
-/// Reports progress now and then. Ctrl-C ends the program after the step that is running: every
-/// finished window and prompt is kept.
+/// Reports progress: on a terminal a line that is redrawn, elsewhere a line now and then. Ctrl-C
+/// ends the program after the step that is running: every finished window and prompt is kept.
 fn progress() -> impl FnMut(&str) {
+    let terminal = std::io::stderr().is_terminal();
+    let shown = if terminal { Progress::new("quality") } else { Progress::hidden() };
     let mut said: Option<Instant> = None;
     move |what| {
         if interrupt::raised() {
@@ -168,7 +172,9 @@ fn progress() -> impl FnMut(&str) {
                  command to continue"
             ));
         }
-        if said.is_none_or(|said| said.elapsed() >= SAID_EVERY) {
+        if terminal {
+            shown.doing(what);
+        } else if said.is_none_or(|said| said.elapsed() >= SAID_EVERY) {
             said = Some(Instant::now());
             say(&format!("quality: {what}"));
         }

@@ -169,7 +169,7 @@ fn after_ctrl_c_the_same_command_goes_on() {
     assert!(Command::new("sh").args(["-c", &kill]).status().unwrap().success());
     stderr.read_to_string(&mut said).unwrap();
     assert_eq!(child.wait().unwrap().code(), Some(130), "{said}");
-    assert!(said.contains("quality: interrupted at window "), "{said}");
+    assert!(said.contains("monolith: interrupted at window "), "{said}");
     assert!(said.contains("run the same command to continue"), "{said}");
     let seen = quality(&place, &[]);
     assert_eq!(seen.code, 5, "{}", seen.stderr);
