@@ -13,7 +13,7 @@ mod whole;
 
 pub use lines::{Appended, append_lines};
 pub use temporary::remove_stale;
-pub use whole::{WholeFile, WholeFolder, write_whole};
+pub use whole::{WholeFile, WholeFolder, rename, write_whole};
 
 use std::io;
 use std::path::{Path, PathBuf};

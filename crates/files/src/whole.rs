@@ -154,6 +154,16 @@ impl WholeFolder {
     }
 }
 
+/// Renames a file within a file system. The new name is on the disk when this returns; the bytes
+/// are if their writer saw to that.
+///
+/// # Errors
+/// What the system said, with the new name.
+pub fn rename(from: &Path, to: &Path) -> Result<(), Error> {
+    let renamed = std::fs::rename(from, to).and_then(|()| sync_folder(folder_of(to)));
+    renamed.map_err(Error::of(to))
+}
+
 /// A builder of temporaries with these permissions, less the umask: tempfile's own are private.
 fn with_mode<'a, 'b>(builder: &'a mut Builder<'b, 'b>, mode: u32) -> &'a Builder<'b, 'b> {
     builder.prefix(PREFIX).suffix(SUFFIX).rand_bytes(RANDOM);
@@ -241,6 +251,20 @@ mod tests {
         assert_eq!(fs::read(&path).unwrap(), b"first");
         second.commit().unwrap();
         assert_eq!(fs::read(&path).unwrap(), b"second");
+    }
+
+    #[test]
+    fn a_rename_replaces_and_names_what_it_could_not() {
+        let folder = tempfile::tempdir().unwrap();
+        let (from, to) = (folder.path().join("a"), folder.path().join("b"));
+        fs::write(&from, "new").unwrap();
+        fs::write(&to, "old").unwrap();
+        rename(&from, &to).unwrap();
+        assert_eq!(
+            (fs::read(&to).unwrap(), names(folder.path())),
+            (b"new".to_vec(), vec!["b".into()])
+        );
+        assert_eq!(rename(&from, &to).unwrap_err().path, to);
     }
 
     #[test]

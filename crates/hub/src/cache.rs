@@ -122,11 +122,12 @@ impl Cache {
         }
         let path = self.repo_dir().join("refs").join(revision.as_str());
         create_dir(parent(&path))?;
-        replace(&path, |aside| fs::write(aside, commit))
+        let written = monolith_files::write_whole(&path, commit.as_bytes());
+        written.map_err(|error| disk(&path)(error.source))
     }
 }
 
-/// Makes `path` by a rename, so that nobody sees it half made.
+/// Makes the link `path` by a rename, so that nobody sees the name without it.
 fn replace(path: &Path, make: impl FnOnce(&Path) -> io::Result<()>) -> Result<(), Error> {
     static COUNT: AtomicU64 = AtomicU64::new(0);
     let count = COUNT.fetch_add(1, Ordering::Relaxed);

@@ -1,7 +1,6 @@
 //! What the hub says a file must hash to.
 
-use std::fmt::Write as _;
-
+use monolith_files::hex;
 use sha1::Sha1;
 use sha2::{Digest, Sha256};
 
@@ -56,14 +55,6 @@ impl Hasher {
             Self::Git(hasher) => Checksum(hex(&hasher.finalize())),
         }
     }
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::new(), |mut text, byte| {
-        // Writing to a String cannot fail.
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
 }
 
 #[cfg(test)]

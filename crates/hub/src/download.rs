@@ -203,7 +203,8 @@ impl Partial {
     /// On disk for certain before it gets the name that says it is whole.
     fn finish(self, blob: &Path) -> Result<(), Error> {
         self.file.sync_all().map_err(disk(&self.path))?;
-        fs::rename(&self.path, blob).map_err(disk(blob))
+        let named = monolith_files::rename(&self.path, blob);
+        named.map_err(|error| disk(blob)(error.source))
     }
 
     fn remove(&self) -> Result<(), Error> {

@@ -6,7 +6,6 @@ use crate::variant::TABLE;
 use crate::{Arch, CubinInfo, KernelError, Shape};
 use serde::{Deserialize, Serialize};
 use std::fs;
-use std::io::Write;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -124,14 +123,8 @@ fn remove_old(out: &Path) {
     let _ = fs::remove_file(manifest);
 }
 
-/// Writes beside the file and renames, so that nobody reads half of it.
+/// Writes the file whole or not at all.
 pub(crate) fn replace(path: &Path, bytes: &[u8]) -> Result<(), KernelError> {
-    let folder = path.parent().unwrap_or(Path::new("."));
-    let write = || {
-        let mut file = tempfile::NamedTempFile::new_in(folder)?;
-        file.write_all(bytes)?;
-        file.as_file().sync_all()?;
-        file.persist(path).map_err(|error| error.error)
-    };
-    write().map(drop).map_err(KernelError::io(path))
+    let write = monolith_files::write_whole(path, bytes);
+    write.map_err(|error| KernelError::io(path)(error.source))
 }

@@ -1,10 +1,10 @@
 //! The CUDA sources, the options they are compiled with, and the hash over both.
 
 use crate::{Arch, Shape, Variant, embedded};
+use monolith_files::hex;
 use sha2::{Digest, Sha256};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
-use std::fmt::Write;
 
 /// The file that is compiled; the others are what it includes, by their path from its folder.
 pub const ENTRY: &str = "megakernel.cu";
@@ -113,13 +113,6 @@ pub fn options(arch: Arch, shape: &Shape, variant: &Variant) -> Vec<String> {
 
 pub(crate) fn sha256(bytes: &[u8]) -> String {
     hex(&Sha256::digest(bytes))
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::with_capacity(2 * bytes.len()), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
 }
 
 #[cfg(test)]
