@@ -76,6 +76,13 @@ pub struct Environment {
     pub nvml_absent: Option<String>,
 }
 
+impl Environment {
+    /// The day of the date; all of the date where it is too short for one.
+    pub fn day(&self) -> &str {
+        self.date.get(..10).unwrap_or(&self.date)
+    }
+}
+
 /// The processor's state at one time.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Sample {

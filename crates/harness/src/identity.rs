@@ -2,6 +2,7 @@
 
 use crate::HarnessError;
 use monolith_engine::EngineInfo;
+use monolith_files::hex;
 use monolith_model::Tensor;
 use monolith_pack::{Header, Pack};
 use rayon::prelude::*;
@@ -9,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use std::io::Read;
 use std::path::Path;
+use std::sync::OnceLock;
 
 /// What a gate speaks of, and what a speed is of: nothing here may differ between the two.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -25,9 +27,19 @@ pub struct Subject {
     pub blocks: usize,
     /// sha256 of the running executable, the kernels' sources included.
     pub build: String,
-    /// sha256 of the machine code that the GPU was given, where the caller knows it: it may have
-    /// been compiled at run time, or come from a cache.
+    /// sha256 of the kernels' sources and compile options: what names a kernel in the cache. It
+    /// does not say which compiler made the machine code. `None` on a CPU.
     pub kernels: Option<String>,
+    /// sha256 of the machine code that the GPU was given (the cubin that was loaded). `None` on a
+    /// CPU, and in records before version 2.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cubin_sha256: Option<String>,
+    /// Version of the NVRTC that compiled it, where that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub nvrtc: Option<String>,
+    /// Git commit of the build ([`name_commit`]). `None` in records before version 2.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub commit: Option<String>,
     /// sha256 of the pack's sections ([`weights_sha256`]).
     pub weights_sha256: String,
     /// One boot of one GPU ([`run_id`]).
@@ -35,17 +47,11 @@ pub struct Subject {
 }
 
 impl Subject {
-    /// What this process would measure with this engine and pack; `kernels` is the sha256 of the
-    /// GPU's machine code.
+    /// What this process would measure with this engine and pack.
     ///
     /// # Errors
     /// An executable that cannot be read.
-    pub fn of(
-        info: &EngineInfo,
-        pack: &Pack,
-        run_id: &str,
-        kernels: Option<&str>,
-    ) -> Result<Subject, HarnessError> {
+    pub fn of(info: &EngineInfo, pack: &Pack, run_id: &str) -> Result<Subject, HarnessError> {
         Ok(Subject {
             engine: "monolith".into(),
             variant: info.variant.clone(),
@@ -53,11 +59,60 @@ impl Subject {
             gpu: info.device.clone(),
             blocks: info.blocks,
             build: build_hash()?,
-            kernels: kernels.map(str::to_owned),
+            kernels: info.kernels.clone(),
+            cubin_sha256: info.cubin_sha256.clone(),
+            nvrtc: info.nvrtc.clone(),
+            commit: Some(commit().into()),
             weights_sha256: weights_sha256(pack.header()),
             run_id: run_id.into(),
         })
     }
+}
+
+/// What may not differ between two subjects: a name, and both values.
+pub type Difference = (&'static str, String, String);
+
+impl Subject {
+    /// Everything in which the other differs.
+    pub fn differences(&self, other: &Subject) -> Vec<Difference> {
+        let known = |value: &Option<String>| value.clone().unwrap_or("unknown".into());
+        let of = |subject: &Subject| {
+            [
+                ("engine", subject.engine.clone()),
+                ("variant", subject.variant.clone()),
+                ("format", subject.format.clone()),
+                ("GPU", subject.gpu.clone()),
+                ("build", subject.build.clone()),
+                ("commit", known(&subject.commit)),
+                ("weights", subject.weights_sha256.clone()),
+                ("run", subject.run_id.clone()),
+                ("set of kernels", known(&subject.kernels)),
+                ("machine code", known(&subject.cubin_sha256)),
+                ("NVRTC", known(&subject.nvrtc)),
+                ("number of blocks", subject.blocks.to_string()),
+            ]
+        };
+        let pairs = of(self).into_iter().zip(of(other));
+        pairs.filter(|(own, other)| own != other).map(|((n, a), (_, b))| (n, a, b)).collect()
+    }
+
+    /// Whether it is of a GPU, and does not say which machine code that was given.
+    pub fn lacks_machine_code(&self) -> bool {
+        self.kernels.is_some() && self.cubin_sha256.is_none()
+    }
+}
+
+static COMMIT: OnceLock<&str> = OnceLock::new();
+
+/// Names the git commit that this program was built from: once, before anything is measured.
+pub fn name_commit(commit: &'static str) {
+    // Whoever comes second says the same.
+    let _ = COMMIT.set(commit);
+}
+
+/// The git commit that this program was built from; `unknown` where [`name_commit`] was not called.
+pub fn commit() -> &'static str {
+    COMMIT.get().copied().unwrap_or("unknown")
 }
 
 /// sha256 of the running executable. The kernels' sources are part of it.
@@ -127,10 +182,6 @@ pub fn file_sha256(path: &Path) -> Result<String, HarnessError> {
             read => hasher.update(&buffer[..read]),
         }
     }
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 #[cfg(test)]

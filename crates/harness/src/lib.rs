@@ -18,6 +18,7 @@ pub mod bench;
 pub mod environment;
 pub mod gate;
 pub mod identity;
+mod markdown;
 pub mod pace;
 pub mod predict;
 pub mod prompts;
@@ -100,6 +101,12 @@ pub enum HarnessError {
         /// Seconds from call to return, by the host's.
         host_s: f64,
     },
+}
+
+impl From<monolith_files::Error> for HarnessError {
+    fn from(error: monolith_files::Error) -> HarnessError {
+        HarnessError::Io { path: error.path, source: error.source }
+    }
 }
 
 impl HarnessError {

@@ -3,69 +3,23 @@
 //! A measuring run is one boot of one GPU and may span commands: each adds to the folder, and
 //! nothing in it is changed afterwards. Its README is written from the other files.
 
+mod index;
+mod lines;
+
+pub use index::{Index, IndexEntry};
+pub(crate) use lines::read_file;
+
 use crate::bench::{Output, Row, rendered};
 use crate::environment::{Environment, slug};
 use crate::gate::GateRecord;
+use crate::identity::{file_sha256, sha256_hex};
 use crate::quality::QualityRecord;
+use crate::reference::Summary;
 use crate::{HarnessError, report};
 use serde::{Deserialize, Serialize};
-use std::io::Write;
+use std::fs::File;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
-
-/// `results/index.json`.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Index {
-    /// Every run, the newest last.
-    pub runs: Vec<IndexEntry>,
-}
-
-/// One run in the index.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct IndexEntry {
-    /// Name of the folder.
-    pub folder: String,
-    /// Name of the GPU (or of the CPU, for one).
-    pub gpu: String,
-    /// Day on which it began.
-    pub date: String,
-    /// `gpu` or `cpu`.
-    pub kind: String,
-}
-
-impl Index {
-    /// Reads `index.json` in a results folder; a missing one is empty.
-    ///
-    /// # Errors
-    /// A file that is no index.
-    pub fn read(results: &Path) -> Result<Index, HarnessError> {
-        let path = results.join("index.json");
-        match std::fs::read(&path) {
-            Ok(text) => {
-                let index: Index = serde_json::from_slice(&text)
-                    .map_err(|error| HarnessError::file(&path, error))?;
-                index.checked(&path)
-            }
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Index::default()),
-            Err(error) => Err(HarnessError::io(&path)(error)),
-        }
-    }
-
-    /// An index that a stranger made must not make us read files elsewhere.
-    fn checked(self, path: &Path) -> Result<Index, HarnessError> {
-        let plain = |name: &str| Path::new(name).file_name().is_some_and(|file| file == name);
-        match self.runs.iter().find(|entry| !plain(&entry.folder)) {
-            Some(entry) => {
-                let what = format!("folder {:?} is not a plain name", entry.folder);
-                Err(HarnessError::file(path, what))
-            }
-            None => Ok(self),
-        }
-    }
-
-    fn write(&self, results: &Path) -> Result<(), HarnessError> {
-        write_json(&results.join("index.json"), self)
-    }
-}
 
 /// A command that was part of a run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -91,31 +45,49 @@ impl RunFolder {
     /// The folder of the run that the environment is of: an earlier command's, or a new one.
     ///
     /// # Errors
-    /// A results folder that cannot be read or written.
+    /// A results folder that cannot be read or written, or a run that is sealed.
     pub fn open(results: &Path, environment: &Environment) -> Result<RunFolder, HarnessError> {
         std::fs::create_dir_all(results).map_err(HarnessError::io(results))?;
+        // Of two processes that begin a run, one waits. Without locks, the last one wins.
+        let held = File::open(results).map_err(HarnessError::io(results))?;
+        let _ = held.lock();
         let mut index = Index::read(results)?;
         for entry in index.runs.iter().rev() {
             let folder = RunFolder::named(results, &entry.folder);
-            let found = folder.environment().is_ok_and(|own| own.run_id == environment.run_id);
-            if found {
-                return Ok(folder);
+            if folder.environment().is_ok_and(|own| own.run_id == environment.run_id) {
+                return entry.open(results)?.0.unsealed(results);
             }
         }
-        let date = environment.date[..10].to_owned();
-        let stem = format!("{date}-{}", slug(&environment.kind, &environment.gpu));
-        let name = (1..)
-            .map(|number| format!("{stem}-{number:02}"))
-            .find(|name| !results.join(name).exists())
-            .expect("numbers do not end");
-        let folder = RunFolder::named(results, &name);
-        std::fs::create_dir_all(&folder.path).map_err(HarnessError::io(&folder.path))?;
+        let stem = format!("{}-{}", environment.day(), slug(&environment.kind, &environment.gpu));
+        let folder = RunFolder::create(results, &stem)?;
         write_json(&folder.path.join("environment.json"), environment)?;
-        let (gpu, kind) = (environment.gpu.clone(), environment.kind.clone());
-        index.runs.push(IndexEntry { folder: name, gpu, date, kind });
+        index.runs.push(IndexEntry::of(&folder.name, environment));
         index.write(results)?;
         folder.write_readme()?;
         Ok(folder)
+    }
+
+    /// A new folder: the first number that is free.
+    fn create(results: &Path, stem: &str) -> Result<RunFolder, HarnessError> {
+        for number in 1..=u32::MAX {
+            let folder = RunFolder::named(results, &format!("{stem}-{number:02}"));
+            match std::fs::create_dir(&folder.path) {
+                Ok(()) => return Ok(folder),
+                Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+                Err(error) => return Err(HarnessError::io(&folder.path)(error)),
+            }
+        }
+        Err(HarnessError::file(results, "there are too many runs of one day"))
+    }
+
+    /// The folder, if files may be added.
+    fn unsealed(self, results: &Path) -> Result<RunFolder, HarnessError> {
+        if index::is_sealed(results, &self.name)? {
+            let what = "this run is sealed (MANIFEST lists its files), so nothing is added to it: \
+                        name another folder with --results";
+            return Err(HarnessError::file(&self.path, what));
+        }
+        Ok(self)
     }
 
     /// A folder that is in the index.
@@ -128,32 +100,55 @@ impl RunFolder {
     /// # Errors
     /// A file that is missing or something else.
     pub fn environment(&self) -> Result<Environment, HarnessError> {
-        read_json(&self.path.join("environment.json"))
+        lines::read_json(&self.path.join("environment.json"))
     }
 
     /// Every row.
     ///
     /// # Errors
-    /// A line that is no row; a missing file has none.
+    /// A line that is no row; a missing file has none. A torn last line does not count
+    /// ([`RunFolder::torn`]).
     pub fn rows(&self) -> Result<Vec<Row>, HarnessError> {
-        read_lines(&self.path.join("rows.jsonl"))
+        Ok(lines::read(&self.rows_path())?.items)
     }
 
     /// Every command.
     ///
     /// # Errors
-    /// A line that is no command; a missing file has none.
+    /// A line that is no command; a missing file has none. A torn last line does not count
+    /// ([`RunFolder::torn`]).
     pub fn commands(&self) -> Result<Vec<CommandRecord>, HarnessError> {
-        read_lines(&self.path.join("commands.jsonl"))
+        Ok(lines::read(&self.commands_path())?.items)
     }
 
-    /// Every gate record, by file name.
+    /// Last lines that an interrupted write left incomplete, in words.
+    pub fn torn(&self) -> Vec<String> {
+        let rows = lines::read::<serde::de::IgnoredAny>(&self.rows_path());
+        let commands = lines::read::<serde::de::IgnoredAny>(&self.commands_path());
+        [rows, commands].into_iter().filter_map(|lines| lines.ok()?.torn).collect()
+    }
+
+    fn rows_path(&self) -> PathBuf {
+        self.path.join("rows.jsonl")
+    }
+
+    fn commands_path(&self) -> PathBuf {
+        self.path.join("commands.jsonl")
+    }
+
+    /// Every gate record, by file name, and why a file of such a name is none.
     ///
     /// # Errors
-    /// A folder that cannot be listed. A file that is no record is left out.
-    pub fn gates(&self) -> Result<Vec<GateRecord>, HarnessError> {
-        let paths = self.records("gate-")?;
-        Ok(paths.iter().filter_map(|path| GateRecord::read(path).ok()).collect())
+    /// A folder that cannot be listed.
+    pub fn gates(&self) -> Result<(Vec<GateRecord>, Vec<String>), HarnessError> {
+        let (mut records, mut others) = (Vec::new(), Vec::new());
+        for path in self.records("gate-")? {
+            match GateRecord::read(&path) {
+                Ok(record) => records.push(record),
+                Err(error) => others.push(error.to_string()),
+            }
+        }
+        Ok((records, others))
     }
 
     /// Every quality record, by file name.
@@ -177,51 +172,103 @@ impl RunFolder {
         Ok(paths)
     }
 
-    /// Adds rows.
+    /// Adds rows. Reports a torn last line that was removed before.
     ///
     /// # Errors
     /// Rows of another run, or a file that cannot be written.
-    pub fn add_rows(&self, rows: &[Row]) -> Result<(), HarnessError> {
+    pub fn add_rows(&self, rows: &[Row]) -> Result<Option<String>, HarnessError> {
         let own = self.environment()?.run_id;
-        let path = self.path.join("rows.jsonl");
+        let path = self.rows_path();
         if let Some(row) = rows.iter().find(|row| row.run_id != own) {
             let what = format!("a row of run {} does not belong to run {own}", row.run_id);
             return Err(HarnessError::file(&path, what));
         }
-        append(&path, &rendered(rows, Output::Jsonl))?;
-        self.write_readme()
+        let removed = lines::append(&path, &rendered(rows, Output::Jsonl))?;
+        self.write_readme()?;
+        Ok(removed)
     }
 
-    /// Adds a command.
+    /// Adds a command. Reports a torn last line that was removed before.
     ///
     /// # Errors
     /// A file that cannot be written.
-    pub fn add_command(&self, command: &str, versions: &[String]) -> Result<(), HarnessError> {
+    pub fn add_command(
+        &self,
+        command: &str,
+        versions: &[String],
+    ) -> Result<Option<String>, HarnessError> {
         let record = CommandRecord {
             date: crate::now(),
             command: command.into(),
             versions: versions.to_vec(),
         };
         let line = serde_json::to_string(&record).expect("plain data is JSON") + "\n";
-        append(&self.path.join("commands.jsonl"), &line)?;
-        self.write_readme()
+        let removed = lines::append(&self.commands_path(), &line)?;
+        self.write_readme()?;
+        Ok(removed)
     }
 
-    /// Adds a gate's record, and the reference's summary that it was compared with.
+    /// Adds a gate's record, after the reference's summary that it was compared with.
     ///
     /// # Errors
-    /// A file that cannot be read or written.
+    /// A file that cannot be read or written, or a reference that is not the record's.
     pub fn add_gate(&self, record: &GateRecord, reference: &Path) -> Result<(), HarnessError> {
-        record.write(&self.path)?;
         self.keep(&reference.join("reference.json"), "reference", &record.reference.sha256)?;
+        record.write(&self.path)?;
         self.write_readme()
     }
 
-    /// Copies what a record was judged by, under a name of its own.
+    /// Keeps a copy of a file that a record was judged by, named by its hash.
+    ///
+    /// # Errors
+    /// A file that is not the one with this hash, or another file that has the copy's name.
     fn keep(&self, from: &Path, name: &str, sha256: &str) -> Result<(), HarnessError> {
-        let to = self.path.join(format!("{name}-{}.json", &sha256[..8]));
-        std::fs::copy(from, &to).map_err(HarnessError::io(from))?;
-        Ok(())
+        let to = self.path.join(kept_name(name, sha256));
+        let missing = || HarnessError::io(from)(ErrorKind::NotFound.into());
+        let bytes = read_file(from)?.ok_or_else(missing)?;
+        let found = sha256_hex(&bytes);
+        if found != sha256 {
+            let what = format!("its sha256 is {found}, and the record names {sha256}");
+            return Err(HarnessError::file(from, what));
+        }
+        // A link would lead elsewhere once the folder is copied: the file takes its place.
+        let is_link = to.symlink_metadata().is_ok_and(|there| there.is_symlink());
+        if !is_link && to.exists() {
+            let there = file_sha256(&to)?;
+            if there == sha256 {
+                return Ok(());
+            }
+            let what = format!(
+                "it exists and holds something else (sha256 {there}): {} is not copied over it",
+                from.display()
+            );
+            return Err(HarnessError::file(&to, what));
+        }
+        Ok(monolith_files::write_whole(&to, &bytes)?)
+    }
+
+    /// The kept summary of the reference that a gate was compared with. `None` if it was not kept:
+    /// then nothing of it can be recomputed.
+    ///
+    /// # Errors
+    /// A file of its name that is another.
+    pub fn reference(&self, record: &GateRecord) -> Result<Option<Summary>, HarnessError> {
+        let sha256 = &record.reference.sha256;
+        let named = self.path.join(kept_name("reference", sha256));
+        if let Some(bytes) = read_file(&named)? {
+            let found = sha256_hex(&bytes);
+            if found != *sha256 {
+                let what = format!("its sha256 is {found}, and the gate names {sha256}");
+                return Err(HarnessError::file(&named, what));
+            }
+            return Summary::parse(&bytes, &named).map(Some);
+        }
+        // Before 2026-11-30, the last gate's was kept under this name.
+        let last = self.path.join("reference.json");
+        match read_file(&last)? {
+            Some(bytes) if sha256_hex(&bytes) == *sha256 => Summary::parse(&bytes, &last).map(Some),
+            _ => Ok(None),
+        }
     }
 
     /// Adds a quality record, with the control's file where it has one.
@@ -233,10 +280,10 @@ impl RunFolder {
         record: &QualityRecord,
         control: Option<&Path>,
     ) -> Result<(), HarnessError> {
-        record.write(&self.path)?;
         if let (Some(from), Some(control)) = (control, &record.control) {
             self.keep(from, "control", &control.sha256)?;
         }
+        record.write(&self.path)?;
         self.write_readme()
     }
 
@@ -250,9 +297,9 @@ impl RunFolder {
     }
 }
 
-fn append(path: &Path, text: &str) -> Result<(), HarnessError> {
-    let file = std::fs::OpenOptions::new().create(true).append(true).open(path);
-    file.and_then(|mut file| file.write_all(text.as_bytes())).map_err(HarnessError::io(path))
+/// The name of a kept copy.
+fn kept_name(name: &str, sha256: &str) -> String {
+    format!("{name}-{}.json", sha256.get(..8).unwrap_or("unnamed"))
 }
 
 fn write_json(path: &Path, value: &impl Serialize) -> Result<(), HarnessError> {
@@ -262,25 +309,5 @@ fn write_json(path: &Path, value: &impl Serialize) -> Result<(), HarnessError> {
 
 /// Writes a file whole or not at all.
 pub(crate) fn write_whole(path: &Path, text: &str) -> Result<(), HarnessError> {
-    let part = path.with_extension("part");
-    std::fs::write(&part, text).map_err(HarnessError::io(&part))?;
-    std::fs::rename(&part, path).map_err(HarnessError::io(path))
-}
-
-fn read_json<T: serde::de::DeserializeOwned>(path: &Path) -> Result<T, HarnessError> {
-    let text = std::fs::read(path).map_err(HarnessError::io(path))?;
-    serde_json::from_slice(&text).map_err(|error| HarnessError::file(path, error))
-}
-
-fn read_lines<T: serde::de::DeserializeOwned>(path: &Path) -> Result<Vec<T>, HarnessError> {
-    let text = match std::fs::read_to_string(path) {
-        Ok(text) => text,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
-        Err(error) => return Err(HarnessError::io(path)(error)),
-    };
-    let parsed = text.lines().enumerate().map(|(index, line)| {
-        serde_json::from_str(line)
-            .map_err(|error| HarnessError::file(path, format!("line {}: {error}", index + 1)))
-    });
-    parsed.collect()
+    Ok(monolith_files::write_whole(path, text.as_bytes())?)
 }

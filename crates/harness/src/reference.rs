@@ -96,6 +96,22 @@ pub struct Summary {
     pub tokens: Vec<Vec<u32>>,
 }
 
+impl Summary {
+    /// Reads `reference.json` and checks that it agrees with itself; `path` is for errors.
+    pub(crate) fn parse(text: &[u8], path: &Path) -> Result<Summary, HarnessError> {
+        let summary: Summary =
+            serde_json::from_slice(text).map_err(|error| HarnessError::file(path, error))?;
+        check(&summary).map_err(|what| HarnessError::file(path, what))?;
+        Ok(summary)
+    }
+
+    /// What computed it, with versions.
+    pub fn engine_name(&self) -> String {
+        let Summary { engine, transformers, torch, format, attention, device, .. } = self;
+        format!("{engine} {transformers}, torch {torch}, {format}, {attention} attention, {device}")
+    }
+}
+
 /// Whether a top-2 margin is below the tolerance; one that is no number is below nothing.
 pub(crate) fn is_near_tie(margin: f64, tolerance: f64) -> bool {
     margin < tolerance
@@ -161,10 +177,7 @@ impl Reference {
     pub fn open(dir: &Path) -> Result<Reference, HarnessError> {
         let path = dir.join("reference.json");
         let text = std::fs::read(&path).map_err(HarnessError::io(&path))?;
-        let wrong = |what: String| HarnessError::file(&path, what);
-        let summary: Summary =
-            serde_json::from_slice(&text).map_err(|error| wrong(error.to_string()))?;
-        check(&summary).map_err(wrong)?;
+        let summary = Summary::parse(&text, &path)?;
         let columns = Columns::read(dir.join("reference.safetensors"), &summary)?;
         let (prompts, vocab) = (summary.prompts.len(), summary.vocab);
         let margin = columns.floats("margin", &[prompts, summary.new])?;

@@ -2,22 +2,51 @@
 
 use crate::HarnessError;
 use crate::bench::Row;
-use crate::gate::{GateRecord, Rule, refusals};
+use crate::environment::Environment;
+use crate::gate::{self, GateRecord, Rule, refusals};
+use crate::markdown::{cell, code};
 use crate::quality::{
     self, Agreement, AgreementRule, QualityRecord, forgery, mismatches, record_refusals,
 };
-use crate::record::{Index, IndexEntry, RunFolder};
+use crate::record::{Index, RunFolder};
 use std::fmt::Write;
 use std::path::Path;
+
+/// A gate's record, with what its folder says of it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct KeptGate {
+    /// The record.
+    pub record: GateRecord,
+    /// Why the folder does not bear it out; empty if it does.
+    pub doubts: Vec<String>,
+    /// Whether the reference's summary is in the folder. Older runs kept the last one only.
+    pub has_reference: bool,
+}
+
+impl KeptGate {
+    /// Compares a record with the reference's summary in its folder.
+    pub fn of(folder: &RunFolder, record: GateRecord) -> KeptGate {
+        let (doubts, has_reference) = match folder.reference(&record) {
+            Ok(Some(reference)) => (gate::contradictions(&record, &reference), true),
+            Ok(None) if record.schema_version <= gate::SCHEMA_VERSION_OLDEST => (Vec::new(), false),
+            Ok(None) => (vec!["the gate's reference is not in the run's folder".into()], false),
+            Err(error) => (vec![error.to_string()], false),
+        };
+        KeptGate { record, doubts, has_reference }
+    }
+}
 
 /// Why a row's speed is not to be shown; empty if it is.
 ///
 /// An engine of ours needs a gate record in the folder that allows it; another may say that it
 /// failed a gate, or say nothing.
-pub fn row_refusals(row: &Row, gates: &[GateRecord], run_id: &str) -> Vec<String> {
+pub fn row_refusals(row: &Row, gates: &[KeptGate], environment: &Environment) -> Vec<String> {
     let mut reasons = Vec::new();
-    if row.run_id != run_id {
+    if row.run_id != environment.run_id {
         reasons.push("measured in another run".into());
+    }
+    if row.gpu != environment.gpu {
+        reasons.push(format!("measured on {}, not on {}", row.gpu, environment.gpu));
     }
     if row.gate_passed == Some(false) {
         reasons.push("its gate did not pass".into());
@@ -28,18 +57,20 @@ pub fn row_refusals(row: &Row, gates: &[GateRecord], run_id: &str) -> Vec<String
     if row.gate_passed != Some(true) {
         reasons.push("no gate is said to have passed".into());
     }
-    let subject = row.subject();
-    let of = |gate: &GateRecord| {
-        let mut reasons = refusals(gate, &subject, &row.prompt_ids_sha256);
-        if row.gate_rule != Some(gate.checks.tokens.rule) {
-            reasons.push("the gate had another rule".into());
-        }
-        reasons
-    };
-    match gates.iter().map(of).min_by_key(Vec::len) {
+    match gates.iter().map(|gate| gate_refusals(row, gate)).min_by_key(Vec::len) {
         None => reasons.push("no gate record".into()),
         Some(least) => reasons.extend(least),
     }
+    reasons
+}
+
+/// Why a gate does not allow the row's speed; empty if it does.
+fn gate_refusals(row: &Row, gate: &KeptGate) -> Vec<String> {
+    let mut reasons = refusals(&gate.record, &row.subject(), &row.prompt_ids_sha256);
+    if row.gate_rule != Some(gate.record.checks.tokens.rule) {
+        reasons.push("the gate had another rule".into());
+    }
+    reasons.extend(gate.doubts.iter().cloned());
     reasons
 }
 
@@ -50,6 +81,8 @@ pub struct SortedRows {
     pub shown: Vec<Row>,
     /// The others, with the reason.
     pub hidden: Vec<(Row, String)>,
+    /// What is to be known besides, a sentence each.
+    pub notes: Vec<String>,
 }
 
 /// Sorts the rows of a run by whether their speed may be shown.
@@ -59,7 +92,10 @@ pub struct SortedRows {
 /// # Errors
 /// A folder that cannot be read.
 pub fn sorted_rows(folder: &RunFolder) -> Result<SortedRows, HarnessError> {
-    let (run_id, gates) = (folder.environment()?.run_id, folder.gates()?);
+    let environment = folder.environment()?;
+    let (records, mut notes) = folder.gates()?;
+    let gates = records.into_iter().map(|record| KeptGate::of(folder, record));
+    let gates: Vec<KeptGate> = gates.collect();
     let key = |row: &Row| {
         let Row { engine, variant, format, model, test, .. } = row;
         [engine, variant, format, model, test].map(String::clone)
@@ -73,78 +109,157 @@ pub fn sorted_rows(folder: &RunFolder) -> Result<SortedRows, HarnessError> {
     }
     let mut sorted = SortedRows::default();
     for row in last {
-        let reasons = row_refusals(&row, &gates, &run_id);
+        let reasons = row_refusals(&row, &gates, &environment);
         if reasons.is_empty() {
             sorted.shown.push(row);
         } else {
             sorted.hidden.push((row, reasons.join("; ")));
         }
     }
+    notes.extend(folder.torn());
+    notes.extend(without_reference(&sorted.shown, &gates));
+    sorted.notes = notes;
     Ok(sorted)
 }
 
-/// Every GPU's tables, from the newest run of each that has a speed to show.
-///
-/// # Errors
-/// A results folder that cannot be read.
-pub fn render(results: &Path) -> Result<String, HarnessError> {
-    let index = Index::read(results)?;
-    let mut gpus: Vec<(&str, &str)> = Vec::new();
-    for entry in index.runs.iter().rev() {
-        let gpu = (entry.kind.as_str(), entry.gpu.as_str());
-        if !gpus.contains(&gpu) {
-            gpus.push(gpu);
+/// Names the engines whose gate cannot be compared with its reference again.
+fn without_reference(shown: &[Row], gates: &[KeptGate]) -> Option<String> {
+    let lacks = |row: &&Row| {
+        let mut allowing = gates.iter().filter(|gate| gate_refusals(row, gate).is_empty());
+        row.engine == "monolith" && allowing.all(|gate| !gate.has_reference)
+    };
+    let mut names: Vec<String> = Vec::new();
+    for row in shown.iter().filter(lacks) {
+        let name = format!("{} ({}) on {}", row.variant, row.format, row.model);
+        if !names.contains(&name) {
+            names.push(name);
         }
     }
-    // GPUs first, then CPUs.
-    gpus.sort_by_key(|(kind, _)| *kind != "gpu");
-    let mut text = String::new();
-    for (kind, gpu) in gpus {
-        let own = |entry: &&IndexEntry| entry.kind == kind && entry.gpu == gpu;
-        let runs: Vec<&IndexEntry> = index.runs.iter().rev().filter(own).collect();
-        text += &gpu_section(results, gpu, &runs)?;
+    let what = "The run kept no reference for the gate of";
+    (!names.is_empty()).then(|| format!("{what} {}.", names.join(", ")))
+}
+
+/// Every GPU's tables, and what is wrong with the records.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Report {
+    /// The tables, and the problems at their end.
+    pub text: String,
+    /// Records that are missing, damaged, or contradict each other: what they are of has no table.
+    pub problems: Vec<String>,
+}
+
+/// The text of [`Report::of`].
+///
+/// # Errors
+/// See there.
+pub fn render(results: &Path) -> Result<String, HarnessError> {
+    Ok(Report::of(results)?.text)
+}
+
+impl Report {
+    /// Reads every run; gives the tables of the newest run of each GPU that has a speed to show.
+    ///
+    /// A run that cannot be read is a problem, and the others have their tables.
+    ///
+    /// # Errors
+    /// A results folder or an index that cannot be read.
+    pub fn of(results: &Path) -> Result<Report, HarnessError> {
+        let (runs, problems) = runs(results)?;
+        let mut gpus: Vec<(&str, &str)> = Vec::new();
+        for run in &runs {
+            let gpu = run.processor();
+            if !gpus.contains(&gpu) {
+                gpus.push(gpu);
+            }
+        }
+        // GPUs first, then CPUs.
+        gpus.sort_by_key(|(kind, _)| *kind != "gpu");
+        let mut text = String::new();
+        for gpu in gpus {
+            let own: Vec<&Run> = runs.iter().filter(|run| run.processor() == gpu).collect();
+            text += &gpu_section(gpu.1, &own)?;
+        }
+        if text.is_empty() {
+            text.push_str("Nothing was measured yet.\n");
+        }
+        if !problems.is_empty() {
+            text += "\nProblems with the records:\n\n";
+            for problem in &problems {
+                let _ = writeln!(text, "- {}", cell(problem));
+            }
+        }
+        Ok(Report { text, problems })
     }
-    if text.is_empty() {
-        text.push_str("Nothing was measured yet.\n");
+}
+
+/// A run that could be read.
+struct Run {
+    folder: RunFolder,
+    environment: Environment,
+    rows: SortedRows,
+}
+
+impl Run {
+    fn processor(&self) -> (&str, &str) {
+        (&self.environment.kind, &self.environment.gpu)
     }
-    Ok(text)
+}
+
+/// Every run, the newest first, and what is wrong with the others.
+fn runs(results: &Path) -> Result<(Vec<Run>, Vec<String>), HarnessError> {
+    let index = Index::read(results)?;
+    let (mut runs, mut problems): (Vec<Run>, Vec<String>) = (Vec::new(), Vec::new());
+    for (at, entry) in index.runs.iter().enumerate().rev() {
+        if index.runs[at + 1..].iter().any(|other| other.folder == entry.folder) {
+            problems.push(format!("index.json lists {} twice", entry.folder));
+            continue;
+        }
+        let read = || {
+            let (folder, environment) = entry.open(results)?;
+            folder.commands()?;
+            let rows = sorted_rows(&folder)?;
+            Ok(Run { folder, environment, rows })
+        };
+        match read() {
+            Ok(run) => {
+                let run_id = &run.environment.run_id;
+                match runs.iter().find(|other| other.environment.run_id == *run_id) {
+                    Some(other) => problems.push(format!(
+                        "{} and {} are both of run {run_id}: the first has no table",
+                        run.folder.name, other.folder.name
+                    )),
+                    None => runs.push(run),
+                }
+            }
+            Err(error) => problems.push(error.to_string()),
+        }
+    }
+    problems.extend(index.unlisted(results)?);
+    Ok((runs, problems))
 }
 
 /// The section of one GPU; `runs` has the newest first.
-fn gpu_section(results: &Path, gpu: &str, runs: &[&IndexEntry]) -> Result<String, HarnessError> {
-    let mut text = format!("### {gpu}\n\n");
-    let mut chosen = None;
-    for entry in runs {
-        let folder = RunFolder::named(results, &entry.folder);
-        let sorted = sorted_rows(&folder)?;
-        let found = !sorted.shown.is_empty();
-        if chosen.is_none() || found {
-            chosen = Some((folder, sorted));
-            if found {
-                break;
-            }
-        }
+fn gpu_section(gpu: &str, runs: &[&Run]) -> Result<String, HarnessError> {
+    let mut text = format!("### {}\n\n", cell(gpu));
+    let with_speed = runs.iter().find(|run| !run.rows.shown.is_empty());
+    let Some(chosen) = with_speed.or(runs.first()) else { return Ok(text) };
+    let qualities = chosen.folder.qualities()?;
+    text += &tables(&chosen.rows, &qualities);
+    text += &quality_table(&qualities, &chosen.environment.run_id);
+    let link = |run: &Run| format!("[results/{0}](results/{0}/)", run.folder.name);
+    let _ = writeln!(text, "Measured in {}, all in one run.", link(chosen));
+    let others = runs.iter().filter(|run| run.folder.name != chosen.folder.name);
+    let others: Vec<String> = others.map(|run| link(run)).collect();
+    if !others.is_empty() {
+        let _ = writeln!(text, "Other runs: {}.", others.join(", "));
     }
-    if let Some((folder, sorted)) = chosen {
-        let qualities = folder.qualities()?;
-        text += &tables(&sorted, &qualities);
-        text += &quality_table(&qualities, &folder.environment()?.run_id);
-        let link = format!("[results/{0}](results/{0}/)", folder.name);
-        let _ = writeln!(text, "Measured in {link}, all in one run.");
-        let others = runs.iter().filter(|entry| entry.folder != folder.name);
-        let others: Vec<String> =
-            others.map(|entry| format!("[{0}](results/{0}/)", entry.folder)).collect();
-        if !others.is_empty() {
-            let _ = writeln!(text, "Other runs: {}.", others.join(", "));
-        }
-        text.push('\n');
-    }
+    text.push('\n');
     Ok(text)
 }
 
 /// A table of speeds and a list of what has none.
 fn tables(sorted: &SortedRows, qualities: &[QualityRecord]) -> String {
-    let SortedRows { shown, hidden } = sorted;
+    let SortedRows { shown, hidden, notes } = sorted;
     let mut text = String::new();
     if !shown.is_empty() {
         text += &speeds(shown, qualities);
@@ -162,9 +277,13 @@ fn tables(sorted: &SortedRows, qualities: &[QualityRecord]) -> String {
         }
         for ([engine, variant, format, model], reason, tests) in lines {
             let tests = tests.join(", ");
-            let _ = writeln!(text, "- {engine} {variant} ({format}) on {model}, {tests}: {reason}");
+            let line = format!("{engine} {variant} ({format}) on {model}, {tests}: {reason}");
+            let _ = writeln!(text, "- {}", cell(&line));
         }
         text.push('\n');
+    }
+    for note in notes {
+        let _ = writeln!(text, "{}\n", cell(note));
     }
     text
 }
@@ -193,7 +312,7 @@ fn speeds(rows: &[Row], qualities: &[QualityRecord]) -> String {
         } else {
             ""
         },
-        names.join(" | "),
+        names.iter().map(|name| cell(name)).collect::<Vec<_>>().join(" | "),
         if with_quality { " quality |" } else { "" },
         "--:|".repeat(names.len()),
         if with_quality { "---|" } else { "" }
@@ -205,7 +324,7 @@ fn speeds(rows: &[Row], qualities: &[QualityRecord]) -> String {
         });
         let first = own.iter().min_by_key(|row| row.position).expect("an engine has rows");
         let gate = match (first.gate_passed, first.gate_rule) {
-            (Some(true), Some(Rule::F32Settles)) => "passed, f32 settles",
+            (Some(true), Some(Rule::F32Settles)) => "passed, not as written (f32 settles)",
             (Some(true), _) => "passed",
             _ => "another engine",
         };
@@ -216,7 +335,7 @@ fn speeds(rows: &[Row], qualities: &[QualityRecord]) -> String {
         let _ = writeln!(
             text,
             "| {} | {} | {} | {} | {gate} |{quality}",
-            engine.join(" | "),
+            engine.map(cell).join(" | "),
             cells.collect::<Vec<_>>().join(" | "),
             first.bytes_per_token.map_or(String::new(), |bytes| format!("{:.0} MB", bytes / 1e6)),
             crate::bench::percent(first.roofline_share),
@@ -225,7 +344,7 @@ fn speeds(rows: &[Row], qualities: &[QualityRecord]) -> String {
     let mut scopes: Vec<&str> = rows.iter().map(|row| row.scope.as_str()).collect();
     scopes.sort_unstable();
     scopes.dedup();
-    let _ = write!(text, "\nScope: {}.\n\n", scopes.join("; "));
+    let _ = write!(text, "\nScope: {}.\n\n", cell(&scopes.join("; ")));
     text
 }
 
@@ -358,22 +477,25 @@ pub fn run_readme(folder: &RunFolder) -> Result<String, HarnessError> {
     let environment = folder.environment()?;
     let sorted = sorted_rows(folder)?;
     let mut text = format!("# {}\n\nWritten from the files beside it.\n\n", folder.name);
-    let _ = writeln!(text, "- {}: {}", environment.kind, environment.gpu);
-    let _ = writeln!(text, "- run: `{}`, begun {}", environment.run_id, environment.date);
+    let (kind, gpu) = (cell(&environment.kind), cell(&environment.gpu));
+    let _ = writeln!(text, "- {kind}: {gpu}");
+    let (run_id, date) = (code(&environment.run_id), cell(&environment.date));
+    let _ = writeln!(text, "- run: {run_id}, begun {date}");
     if let Some(gpu) = &environment.nvml {
         let (driver, cuda) = (gpu.driver.as_deref(), gpu.cuda.as_deref());
-        let known = |value: Option<&str>| value.unwrap_or("unknown").to_owned();
+        let known = |value: Option<&str>| cell(value.unwrap_or("unknown"));
         let _ = writeln!(text, "- driver {}, CUDA up to {}", known(driver), known(cuda));
     }
     if let Some(reason) = &environment.nvml_absent {
-        let _ = writeln!(text, "- no telemetry: {reason}");
+        let _ = writeln!(text, "- no telemetry: {}", cell(reason));
     }
     text += "\n## Commands\n\n";
     for command in folder.commands()? {
-        let _ = writeln!(text, "- `{}` ({})", command.command, command.versions.join(", "));
+        let versions = cell(&command.versions.join(", "));
+        let _ = writeln!(text, "- {} ({versions})", code(&command.command));
     }
     text += "\n## Gates\n\n";
-    for gate in folder.gates()? {
+    for gate in folder.gates()?.0 {
         text += &gate_lines(&gate);
     }
     let qualities = folder.qualities()?;
@@ -391,10 +513,10 @@ fn gate_lines(gate: &GateRecord) -> String {
     let (tokens, reference) = (&gate.checks.tokens, &gate.reference);
     let failures = gate.checks.failures(reference);
     let passed = if failures.is_empty() { "passed" } else { "failed" };
-    let (variant, format) = (&gate.subject.variant, &gate.subject.format);
+    let (variant, format) = (cell(&gate.subject.variant), cell(&gate.subject.format));
     let rule = match tokens.rule {
         Rule::Margin => "",
-        Rule::F32Settles => " where f32 settles divergences",
+        Rule::F32Settles => ", not as written (f32 settles)",
     };
     let mut text = format!("- {variant} ({format}): {passed}{rule}; ");
     let _ = writeln!(
@@ -403,14 +525,14 @@ fn gate_lines(gate: &GateRecord) -> String {
          are what the reference says in f32",
         tokens.matches,
         tokens.positions,
-        reference.engine,
+        cell(&reference.engine),
         tokens.divergences.len(),
         tokens.exempt,
         reference.tolerance,
         tokens.as_f32
     );
     for failure in failures {
-        let _ = writeln!(text, "  - {failure}");
+        let _ = writeln!(text, "  - {}", cell(&failure));
     }
     text
 }

@@ -24,6 +24,7 @@ use std::process::ExitCode;
 fn main() -> ExitCode {
     interrupt::install();
     let cli = Cli::parse();
+    monolith_harness::identity::name_commit(env!("MONOLITH_COMMIT"));
     match dispatch(cli.command) {
         Ok(()) => ExitCode::SUCCESS,
         Err(exit) if exit.is_broken_pipe() => ExitCode::SUCCESS,

@@ -8,7 +8,7 @@ use crate::prompts::PromptIds;
 use serde::{Deserialize, Serialize};
 
 /// Version of the row's layout.
-pub const SCHEMA_VERSION: u32 = 1;
+pub const SCHEMA_VERSION: u32 = 2;
 
 /// What is decoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -139,9 +139,18 @@ pub struct Row {
     pub gate_rule: Option<Rule>,
     /// Hash of the executable (or the version, for an engine that is not ours).
     pub build: String,
-    /// Hash of the GPU's machine code.
+    /// Hash of the kernels' sources and options.
     #[serde(default)]
     pub kernels: Option<String>,
+    /// Hash of the machine code that the GPU was given. (Not in rows before version 2.)
+    #[serde(default)]
+    pub cubin_sha256: Option<String>,
+    /// Version of the NVRTC that compiled it. (Not in rows before version 2.)
+    #[serde(default)]
+    pub nvrtc: Option<String>,
+    /// Git commit of the build. (Not in rows before version 2.)
+    #[serde(default)]
+    pub commit: Option<String>,
     /// Hash of the weights.
     #[serde(default)]
     pub weights_sha256: String,
@@ -275,6 +284,9 @@ pub fn row(facts: &Facts) -> Row {
         gate_rule: Some(facts.gate_rule),
         build: subject.build.clone(),
         kernels: subject.kernels.clone(),
+        cubin_sha256: subject.cubin_sha256.clone(),
+        nvrtc: subject.nvrtc.clone(),
+        commit: subject.commit.clone(),
         weights_sha256: subject.weights_sha256.clone(),
         prompt_ids_sha256: facts.prompt_ids_sha256.into(),
         tokens_sha256: facts.tokens_sha256.into(),
@@ -312,6 +324,9 @@ impl Row {
             blocks: self.blocks,
             build: self.build.clone(),
             kernels: self.kernels.clone(),
+            cubin_sha256: self.cubin_sha256.clone(),
+            nvrtc: self.nvrtc.clone(),
+            commit: self.commit.clone(),
             weights_sha256: self.weights_sha256.clone(),
             run_id: self.run_id.clone(),
         }

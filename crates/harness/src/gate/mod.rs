@@ -16,13 +16,15 @@ pub use planted::{planted_next, planted_pack, planted_weights};
 pub use run::{GateOptions, run};
 
 use crate::identity::{Subject, sha256_hex, short};
-use crate::reference::{ErrorStats, OwnDivergences, Reference};
+use crate::reference::{ErrorStats, OwnDivergences, Reference, Summary};
 use crate::{HarnessError, now};
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 
 /// Version of the record's layout.
-pub const SCHEMA_VERSION: u32 = 1;
+pub const SCHEMA_VERSION: u32 = 2;
+/// Oldest version that is still read. It did not say which machine code ran, of which commit.
+pub const SCHEMA_VERSION_OLDEST: u32 = 1;
 /// Prompts that a gate must cover.
 pub const PROMPTS: usize = 20;
 /// Greedy tokens a prompt that a gate must cover.
@@ -79,15 +81,7 @@ impl GateRecord {
         let summary = &reference.summary;
         let reference = ReferenceId {
             sha256: reference.sha256.clone(),
-            engine: format!(
-                "{} {}, torch {}, {}, {} attention, {}",
-                summary.engine,
-                summary.transformers,
-                summary.torch,
-                summary.format,
-                summary.attention,
-                summary.device
-            ),
+            engine: summary.engine_name(),
             tensors_sha256: summary.tensors_sha256.clone(),
             tolerance: summary.tolerance,
             error: summary.error.clone(),
@@ -137,7 +131,8 @@ impl GateRecord {
     /// # Errors
     /// A file that is missing or is no record.
     pub fn read(path: &Path) -> Result<GateRecord, HarnessError> {
-        let text = std::fs::read(path).map_err(HarnessError::io(path))?;
+        let missing = || HarnessError::io(path)(std::io::ErrorKind::NotFound.into());
+        let text = crate::record::read_file(path)?.ok_or_else(missing)?;
         serde_json::from_slice(&text).map_err(|error| HarnessError::file(path, error))
     }
 }
@@ -160,8 +155,12 @@ pub(crate) fn plain_name(name: &str) -> String {
 /// `prompt_ids_sha256` is of the prompts that are to be measured.
 pub fn refusals(record: &GateRecord, subject: &Subject, prompt_ids_sha256: &str) -> Vec<String> {
     let mut reasons = record.checks.failures(&record.reference);
-    if record.schema_version != SCHEMA_VERSION {
+    let versions = SCHEMA_VERSION_OLDEST..=SCHEMA_VERSION;
+    if !versions.contains(&record.schema_version) {
         reasons.push(format!("the gate record's version is {}", record.schema_version));
+    }
+    if record.schema_version > SCHEMA_VERSION_OLDEST && record.subject.lacks_machine_code() {
+        reasons.push("the gate record does not say which machine code was launched".into());
     }
     if record.clone().sealed().seal != record.seal {
         reasons.push("the gate record was changed".into());
@@ -172,33 +171,47 @@ pub fn refusals(record: &GateRecord, subject: &Subject, prompt_ids_sha256: &str)
     if !record.failures.is_empty() {
         reasons.push(format!("the gate says: {}", record.failures.join("; ")));
     }
-    let gated = &record.subject;
-    let kernels = |subject: &Subject| subject.kernels.clone().unwrap_or("unknown".into());
-    let pairs = [
-        ("engine", &gated.engine, &subject.engine),
-        ("variant", &gated.variant, &subject.variant),
-        ("format", &gated.format, &subject.format),
-        ("GPU", &gated.gpu, &subject.gpu),
-        ("build", &gated.build, &subject.build),
-        ("weights", &gated.weights_sha256, &subject.weights_sha256),
-        ("run", &gated.run_id, &subject.run_id),
-        ("set of kernels", &kernels(gated), &kernels(subject)),
-        ("number of blocks", &gated.blocks.to_string(), &subject.blocks.to_string()),
-        ("prompts", &record.prompt_ids_sha256, &prompt_ids_sha256.to_owned()),
-    ]
-    .map(|(what, gated, asked)| (what, gated.clone(), asked.clone()));
-    for (what, gated, asked) in pairs {
-        if gated != asked {
-            // Of a hash, as much as tells two apart.
-            let start = |text: &str| match text.len() {
-                64 => text[..12].to_owned(),
-                _ => text.to_owned(),
-            };
-            let (gated, asked) = (start(&gated), start(&asked));
-            reasons.push(format!("the gate was of another {what}: {gated}, not {asked}"));
-        }
+    let mut differences = record.subject.differences(subject);
+    if record.prompt_ids_sha256 != prompt_ids_sha256 {
+        let prompts = [&record.prompt_ids_sha256, prompt_ids_sha256].map(str::to_owned);
+        let [gated, asked] = prompts;
+        differences.push(("prompts", gated, asked));
     }
+    // Of a hash, as much as tells two apart.
+    let start = |text: &str| match text.len() {
+        64 => text.get(..12).unwrap_or(text).to_owned(),
+        _ => text.to_owned(),
+    };
+    reasons.extend(differences.iter().map(|(what, gated, asked)| {
+        format!("the gate was of another {what}: {}, not {}", start(gated), start(asked))
+    }));
     reasons
+}
+
+/// In what the record contradicts the reference's summary that it was compared with.
+pub fn contradictions(record: &GateRecord, reference: &Summary) -> Vec<String> {
+    let (own, tokens) = (&record.reference, &record.checks.tokens);
+    let is_expected = |d: &Divergence| {
+        reference.tokens.get(d.prompt).and_then(|row| row.get(d.step)) == Some(&d.expected)
+    };
+    let context = &record.checks.context;
+    let claims = [
+        (own.tensors_sha256 == reference.tensors_sha256, "weights"),
+        (record.prompt_ids_sha256 == reference.prompt_ids_sha256, "prompts"),
+        (own.tolerance.to_bits() == reference.tolerance.to_bits(), "tolerance"),
+        (own.error == reference.error, "errors in bf16"),
+        (own.engine == reference.engine_name(), "versions"),
+        (
+            (tokens.prompts, tokens.new) == (reference.prompts.len(), reference.new),
+            "prompts' number",
+        ),
+        (tokens.near_ties == reference.near_ties, "near ties"),
+        (tokens.divergences.iter().all(is_expected), "tokens"),
+        (context.sequence == reference.context, "context"),
+        (record.checks.rows.vocab == reference.vocab, "vocabulary"),
+    ];
+    let wrong = claims.into_iter().filter(|(holds, _)| !holds);
+    wrong.map(|(_, what)| format!("the gate's reference has other {what}")).collect()
 }
 
 /// [`refusals`] for the record in a run's folder; a missing or unreadable one is a reason too.
