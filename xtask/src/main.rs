@@ -1,4 +1,4 @@
-//! Developer tasks: `cargo xtask demo | test | kernels | report | generate | tidy`.
+//! Developer tasks: `cargo xtask demo | test | kernels | report | seal | generate | tidy`.
 //!
 //! Every task starts from a bare checkout: it installs what it needs, says so, and works a
 //! second time without the network. What it writes lies under the target folder,
@@ -15,6 +15,7 @@ mod repo;
 mod report;
 mod sass;
 mod say;
+mod seal;
 mod test;
 mod tidy;
 mod traces;
@@ -43,6 +44,8 @@ enum Task {
     Kernels,
     /// Put the tables of what was measured into the README, between its markers.
     Report(report::Options),
+    /// Seal runs in results/: their files are never changed afterwards.
+    Seal(seal::Options),
     /// Write the files that are generated from crates/abi.
     Generate {
         /// Write nothing; fail if a file is not what would be written.
@@ -70,6 +73,7 @@ fn run(task: Task) -> Result<ExitCode> {
         Task::Test(options) => return Ok(test::run(&repo, &options)),
         Task::Kernels => kernels::run(&repo, &kernels::tools(&repo)?)?,
         Task::Report(options) => report::run(&repo, &options)?,
+        Task::Seal(options) => seal::run(&repo, &options)?,
         Task::Generate { check: true } => generate::check(&repo)?,
         Task::Generate { check: false } => generate::write(&repo)?,
         Task::Tidy => tidy::run(&repo)?,

@@ -3,6 +3,7 @@
 mod files;
 mod floors;
 mod imports;
+pub mod runs;
 mod rust;
 mod text;
 
@@ -61,6 +62,7 @@ fn findings(repo: &Repo, tracked: &[String]) -> Result<Vec<Finding>> {
     let table = std::fs::read_to_string(repo.root.join(floors::TABLE)).unwrap_or_default();
     found.extend(floors::check(&table, &repo.metadata));
     found.extend(files::missing(&repo.root));
+    found.extend(runs::check(&repo.root, tracked));
     for path in tracked {
         let at = repo.root.join(path);
         found.extend(files::too_large(path, at.metadata()?.len()));

@@ -47,11 +47,17 @@ pub struct Subject {
 }
 
 impl Subject {
-    /// What this process would measure with this engine and pack.
+    /// What this process would measure with this engine and pack; `kernels` is the hash of the
+    /// kernels' sources and options.
     ///
     /// # Errors
     /// An executable that cannot be read.
-    pub fn of(info: &EngineInfo, pack: &Pack, run_id: &str) -> Result<Subject, HarnessError> {
+    pub fn of(
+        info: &EngineInfo,
+        pack: &Pack,
+        run_id: &str,
+        kernels: Option<&str>,
+    ) -> Result<Subject, HarnessError> {
         Ok(Subject {
             engine: "monolith".into(),
             variant: info.variant.clone(),
@@ -59,7 +65,7 @@ impl Subject {
             gpu: info.device.clone(),
             blocks: info.blocks,
             build: build_hash()?,
-            kernels: info.kernels.clone(),
+            kernels: kernels.map(str::to_owned),
             cubin_sha256: info.cubin_sha256.clone(),
             nvrtc: info.nvrtc.clone(),
             commit: Some(commit().into()),

@@ -1,8 +1,8 @@
 //! Text of records in Markdown. A record may come from anybody, so that its text must not become
 //! markup, another table cell, or a terminal's control sequence.
 
-/// Longest text of a cell, in characters: more is no name.
-const CHARS_MAX: usize = 500;
+/// Longest text of a cell, in characters.
+const CHARS_MAX: usize = 2000;
 
 /// Text for a table's cell, a heading or a list.
 pub(crate) fn cell(text: &str) -> String {

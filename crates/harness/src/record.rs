@@ -1,7 +1,8 @@
 //! Run records: `results/<date>-<gpu>-<nn>/`, one folder a measuring run.
 //!
-//! A measuring run is one boot of one GPU and may span commands: each adds to the folder, and
-//! nothing in it is changed afterwards. Its README is written from the other files.
+//! A measuring run is one boot of one GPU and may span commands: each adds to the folder. The
+//! folder's README is written from its other files. Once the run is sealed (`MANIFEST` lists its
+//! files), nothing is added or changed.
 
 mod index;
 mod lines;
@@ -310,4 +311,85 @@ fn write_json(path: &Path, value: &impl Serialize) -> Result<(), HarnessError> {
 /// Writes a file whole or not at all.
 pub(crate) fn write_whole(path: &Path, text: &str) -> Result<(), HarnessError> {
     Ok(monolith_files::write_whole(path, text.as_bytes())?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::environment::{Probe, Target};
+
+    fn folder(results: &Path) -> RunFolder {
+        RunFolder::open(results, &Probe::new(Target::Cpu).environment("a processor")).unwrap()
+    }
+
+    /// The copy is whole whatever it is copied from: itself, a link to it, a file that lies beside.
+    #[test]
+    fn a_copy_that_is_there_already_stays_whole() {
+        let results = tempfile::tempdir().unwrap();
+        let folder = folder(results.path());
+        let (bytes, sha256) = (b"what was said", sha256_hex(b"what was said"));
+        let kept = folder.path.join(kept_name("control", &sha256));
+        let is_kept = |from: &Path| {
+            folder.keep(from, "control", &sha256).unwrap();
+            assert!(!kept.symlink_metadata().unwrap().is_symlink());
+            assert_eq!(std::fs::read(&kept).unwrap(), bytes);
+        };
+        let beside = folder.path.join("control.json");
+        std::fs::write(&beside, bytes).unwrap();
+        is_kept(&beside);
+        is_kept(&kept);
+        let link = folder.path.join("link.json");
+        std::os::unix::fs::symlink(&kept, &link).unwrap();
+        is_kept(&link);
+        // A link in the copy's place, even to the file that is copied.
+        std::fs::remove_file(&kept).unwrap();
+        std::os::unix::fs::symlink(&beside, &kept).unwrap();
+        is_kept(&beside);
+        std::fs::remove_file(&kept).unwrap();
+        std::fs::hard_link(&beside, &kept).unwrap();
+        is_kept(&beside);
+        assert_eq!(std::fs::read(&beside).unwrap(), bytes);
+    }
+
+    #[test]
+    fn another_file_of_the_same_name_is_not_replaced() {
+        let results = tempfile::tempdir().unwrap();
+        let folder = folder(results.path());
+        let (from, sha256) = (results.path().join("c.json"), sha256_hex(b"what was said"));
+        let kept = folder.path.join(kept_name("control", &sha256));
+        std::fs::write(&from, "what was said").unwrap();
+        std::fs::write(&kept, "something else").unwrap();
+        let error = folder.keep(&from, "control", &sha256).unwrap_err().to_string();
+        assert!(error.contains(&kept.display().to_string()), "{error}");
+        assert!(error.contains(&from.display().to_string()), "{error}");
+        assert_eq!(std::fs::read(&kept).unwrap(), b"something else");
+    }
+
+    #[test]
+    fn only_the_file_that_the_record_names_is_kept() {
+        let results = tempfile::tempdir().unwrap();
+        let folder = folder(results.path());
+        let (from, sha256) = (results.path().join("c.json"), sha256_hex(b"what was said"));
+        let kept = folder.path.join(kept_name("control", &sha256));
+        for text in ["", "changed since"] {
+            std::fs::write(&from, text).unwrap();
+            let error = folder.keep(&from, "control", &sha256).unwrap_err().to_string();
+            assert!(error.contains("c.json") && error.contains(&sha256), "{error}");
+        }
+        std::fs::remove_file(&from).unwrap();
+        assert!(folder.keep(&from, "control", &sha256).is_err());
+        assert!(!kept.exists());
+    }
+
+    #[test]
+    fn runs_of_one_day_are_numbered() {
+        let results = tempfile::tempdir().unwrap();
+        let first = Probe::new(Target::Cpu).environment("a processor");
+        let second = Environment { run_id: "another".into(), ..first.clone() };
+        let names = [&first, &second, &first]
+            .map(|environment| RunFolder::open(results.path(), environment).unwrap().name);
+        assert!(names[0].ends_with("-cpu-01") && names[1].ends_with("-cpu-02"), "{names:?}");
+        assert_eq!(names[0], names[2]);
+        assert_eq!(Index::read(results.path()).unwrap().runs.len(), 2);
+    }
 }

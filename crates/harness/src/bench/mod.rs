@@ -83,8 +83,23 @@ pub fn run(
     options: &BenchOptions,
     progress: &mut Progress,
 ) -> Result<(Vec<Row>, Vec<String>), HarnessError> {
+    run_with(bench, options, None, progress)
+}
+
+/// [`run`], where the caller knows the sha256 of the GPU's machine code: the gate must have been
+/// of the same.
+///
+/// # Errors
+/// Those of [`run`].
+pub fn run_with(
+    bench: &mut Bench,
+    options: &BenchOptions,
+    kernels: Option<&str>,
+    progress: &mut Progress,
+) -> Result<(Vec<Row>, Vec<String>), HarnessError> {
     let info = bench.engine.info();
-    let subject = Subject::of(info, bench.pack, &bench.environment.run_id)?;
+    let kernels = kernels.or(info.kernels.as_deref());
+    let subject = Subject::of(info, bench.pack, &bench.environment.run_id, kernels)?;
     let ids_sha256 = bench.prompts.ids_sha256();
     let record = gate::refusals_in(bench.folder, &subject, &ids_sha256)
         .map_err(|reasons| HarnessError::Ungated { reasons })?;

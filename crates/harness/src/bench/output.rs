@@ -1,7 +1,6 @@
 //! Rows as text: Markdown, CSV, JSON, JSON lines.
 
 use super::Row;
-use crate::markdown::cell;
 use serde_json::Value;
 
 /// How rows are written.
@@ -68,7 +67,7 @@ fn markdown(rows: &[Row]) -> String {
             number(row.predicted_tok_s, 0),
             row.scope.clone(),
         ];
-        text += &format!("| {} |\n", cells.map(|text| cell(&text)).join(" | "));
+        text += &format!("| {} |\n", cells.map(|cell| cell.replace('|', "\\|")).join(" | "));
     }
     text
 }
@@ -87,7 +86,7 @@ fn csv(rows: &[Row]) -> String {
         let flat: Vec<(String, String)> = fields
             .into_iter()
             .filter(|(name, _)| !nested.contains(&name.as_str()))
-            .map(|(name, value)| (name, flat(&value)))
+            .map(|(name, value)| (name, cell(&value)))
             .collect();
         if index == 0 {
             writer.write_record(flat.iter().map(|(name, _)| name)).expect("memory is written to");
@@ -97,11 +96,11 @@ fn csv(rows: &[Row]) -> String {
     String::from_utf8(writer.into_inner().expect("memory is written to")).expect("cells are UTF-8")
 }
 
-fn flat(value: &Value) -> String {
+fn cell(value: &Value) -> String {
     match value {
         Value::Null => String::new(),
         Value::String(text) => text.clone(),
-        Value::Array(list) => list.iter().map(flat).collect::<Vec<_>>().join(";"),
+        Value::Array(list) => list.iter().map(cell).collect::<Vec<_>>().join(";"),
         other => other.to_string(),
     }
 }

@@ -203,7 +203,7 @@ pub fn contradictions(record: &GateRecord, reference: &Summary) -> Vec<String> {
         (own.engine == reference.engine_name(), "versions"),
         (
             (tokens.prompts, tokens.new) == (reference.prompts.len(), reference.new),
-            "prompts' number",
+            "number of prompts",
         ),
         (tokens.near_ties == reference.near_ties, "near ties"),
         (tokens.divergences.iter().all(is_expected), "tokens"),

@@ -9,6 +9,7 @@ mod forgery;
 mod gate;
 mod quality;
 mod quality_forgery;
+mod records;
 mod reports;
 mod tiny;
 
