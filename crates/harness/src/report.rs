@@ -214,7 +214,7 @@ fn runs(results: &Path) -> Result<(Vec<Run>, Vec<String>), HarnessError> {
             problems.push(format!("index.json lists {} twice", entry.folder));
             continue;
         }
-        let read = || {
+        let read = || -> Result<Run, HarnessError> {
             let (folder, environment) = entry.open(results)?;
             folder.commands()?;
             let rows = sorted_rows(&folder)?;

@@ -102,18 +102,16 @@ impl IndexEntry {
             ("kind", &self.kind, environment.kind.as_str()),
             ("date", &self.date, environment.day()),
         ];
-        match pairs.into_iter().find(|(_, own, other)| own != other) {
-            None => Ok((folder, environment)),
-            Some((what, own, other)) => {
-                let path = folder.path.join("environment.json");
-                let index = results.join(INDEX);
-                let what = format!(
-                    "{what} is {other:?}, and {own:?} in {}: correct the one that is wrong",
-                    index.display()
-                );
-                Err(HarnessError::file(&path, what))
-            }
+        let contradiction = pairs.into_iter().find(|(_, own, other)| own.as_str() != *other);
+        if let Some((what, own, other)) = contradiction {
+            let index = results.join(INDEX);
+            let what = format!(
+                "{what} is {other:?}, and {own:?} in {}: correct the one that is wrong",
+                index.display()
+            );
+            return Err(HarnessError::file(&folder.path.join("environment.json"), what));
         }
+        Ok((folder, environment))
     }
 }
 

@@ -1,5 +1,7 @@
 //! Run folders that were torn, edited or copied together: what is wrong is said, and the rest shows.
 
+#![allow(clippy::unwrap_used, reason = "helpers of tests")]
+
 use crate::reports::measured;
 use crate::{environment, record, reference, reference_dir};
 use monolith_harness::bench::Row;
