@@ -24,7 +24,8 @@ fn explore(
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(preemptions);
     builder.max_branches = 20_000;
-    // loom stops before it runs the last of these.
+    // loom looks at the limit at each checkpoint only, and stops before it runs the last schedule.
+    builder.checkpoint_interval = 1;
     builder.max_permutations = Some(schedules_max + 1);
     let schedules = std::sync::Arc::new(AtomicUsize::new(0));
     let counted = schedules.clone();

@@ -2,14 +2,16 @@
 
 use crate::args::{RunArgs, SamplingArgs};
 use crate::exit::{Code, Exit};
+use crate::progress::{Progress, Unit};
 use crate::sample::{Sampler, Sampling};
 use crate::text_out::{Kind, check_output, put, say, write_file};
 use crate::{engine, interrupt, prompt, source};
 use monolith_abi::dump::Dump;
-use monolith_engine::Engine;
+use monolith_engine::{Engine, EngineError};
 use monolith_pack::Pack;
 use monolith_text::{StopTokens, StreamDecoder};
 use monolith_xray::{Analysis, dump_file, page, trace_from_dump};
+use std::ops::ControlFlow;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -19,6 +21,7 @@ use std::time::{Duration, Instant};
 /// A model that is missing or damaged, an engine that cannot run, a prompt that is empty or does
 /// not fit.
 pub fn run(args: &RunArgs) -> Result<(), Exit> {
+    let begin = Instant::now();
     let options = engine::options(&args.engine)?;
     let options = if args.xray.file.is_some() { options.recording() } else { options };
     if let Some(path) = &args.xray.file {
@@ -42,9 +45,15 @@ pub fn run(args: &RunArgs) -> Result<(), Exit> {
         streamed: String::new(),
         dump: None,
     };
+    let load = begin.elapsed();
     let outcome = decode.run(&prompt)?;
     let (streamed, dump) = decode.finish()?;
-    report(args, &outcome, &streamed, engine.as_ref(), &pack)?;
+    let report = Report { outcome: &outcome, load, engine: engine.as_ref(), pack: &pack };
+    if args.json {
+        put(&format!("{}\n", report.json(&streamed)))?;
+    } else if !args.quiet {
+        say(&report.line());
+    }
     match (&args.xray.file, dump) {
         (Some(path), Some(dump)) => write_trace(args, path, &dump),
         (Some(path), None) => {
@@ -55,13 +64,17 @@ pub fn run(args: &RunArgs) -> Result<(), Exit> {
     }
 }
 
-/// What a decode did.
+/// The result of a decode.
 #[derive(Debug)]
 struct Outcome {
     prompt: Vec<u32>,
+    /// The text's tokens; a token that ended it is not among them.
     generated: Vec<u32>,
+    /// Time of the prompt's steps.
     prefill: Duration,
-    /// One a decode step: the first generated token comes with the prompt's last step.
+    /// Time until the first token was chosen.
+    first_token: Duration,
+    /// One for each step after the prompt: the first token comes with the prompt's last step.
     steps: Vec<Duration>,
     why_stopped: &'static str,
 }
@@ -79,42 +92,42 @@ struct Decode<'a> {
 impl Decode<'_> {
     fn run(&mut self, prompt: &[u32]) -> Result<Outcome, Exit> {
         let begin = Instant::now();
+        let next = self.prefill(prompt, begin)?;
+        let prefill = begin.elapsed();
+        let next = self.choose(next);
         let mut outcome = Outcome {
             prompt: prompt.to_vec(),
             generated: Vec::new(),
-            prefill: Duration::ZERO,
+            prefill,
+            first_token: begin.elapsed(),
             steps: Vec::new(),
             why_stopped: "length",
         };
-        let Some(next) = self.prefill(prompt)? else {
-            let seconds = begin.elapsed().as_secs_f64();
-            let (done, all) = (self.engine.cached(), prompt.len());
-            let what =
-                format!("interrupted after {done} of the prompt's {all} tokens, {seconds:.3} s");
-            return Err(Exit::message(Code::Interrupted, what));
-        };
-        let next = self.choose(next);
-        outcome.prefill = begin.elapsed();
         self.generate(next, &mut outcome)?;
         Ok(outcome)
     }
 
-    /// The prompt, at once where the engine likes that, else so that it can be interrupted.
-    fn prefill(&mut self, prompt: &[u32]) -> Result<Option<u32>, Exit> {
-        if self.engine.info().steps_ahead > 1 {
-            return Ok(Some(self.engine.prefill(prompt)?));
-        }
-        let mut next = None;
-        for (position, &token) in prompt.iter().enumerate() {
-            if interrupt::raised() {
-                return Ok(None);
+    /// Runs the prompt, shows its progress, and ends it on Ctrl-C.
+    fn prefill(&mut self, prompt: &[u32], begin: Instant) -> Result<u32, Exit> {
+        let progress = match self.args.quiet {
+            true => Progress::hidden(),
+            false => Progress::of("prompt", Unit::Of("tokens")),
+        };
+        let ran = self.engine.prefill_with(prompt, &mut |done| {
+            progress.at(done as u64, prompt.len() as u64);
+            if interrupt::raised() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        });
+        drop(progress);
+        ran.map_err(|error| match error {
+            EngineError::Interrupted { .. } => {
+                let seconds = begin.elapsed().as_secs_f64();
+                Exit::message(Code::Interrupted, format!("{error}, {seconds:.3} s"))
             }
-            next = Some(self.engine.step(token, position)?);
-        }
-        Ok(next)
+            error => error.into(),
+        })
     }
 
-    /// From the first generated token on.
+    /// Generates the text after the prompt, beginning with its first token.
     fn generate(&mut self, first: u32, outcome: &mut Outcome) -> Result<(), Exit> {
         let mut next = vec![first];
         loop {
@@ -144,8 +157,8 @@ impl Decode<'_> {
         self.record_late(outcome)
     }
 
-    /// One step, or as many as the engine likes at once; the step that the X-ray is to show is
-    /// recorded.
+    /// Runs one step, or as many at once as the engine prefers. Records the step that `--xray-at`
+    /// names.
     fn steps(
         &mut self,
         token: u32,
@@ -160,21 +173,25 @@ impl Decode<'_> {
             outcome.steps.push(begin.elapsed());
             return Ok(vec![self.choose(greedy)]);
         }
-        let info = self.engine.info();
-        let room = (self.args.n - count).min(info.context - position);
-        let ahead = info.steps_ahead.min(room);
-        if ahead > 1 && self.args.sampling.temperature == 0.0 {
-            let decoded = self.engine.decode(token, position, ahead)?;
-            let each = Duration::from_secs_f64(decoded.seconds / ahead as f64);
-            outcome.steps.extend(std::iter::repeat_n(each, ahead));
-            return Ok(decoded.tokens);
+        if self.args.sampling.temperature > 0.0 {
+            let greedy = self.engine.step(token, position)?;
+            outcome.steps.push(begin.elapsed());
+            return Ok(vec![self.choose(greedy)]);
         }
-        let greedy = self.engine.step(token, position)?;
-        outcome.steps.push(begin.elapsed());
-        Ok(vec![self.choose(greedy)])
+        let info = self.engine.info();
+        let mut ahead =
+            info.steps_ahead.min(self.args.n - count).min(info.context - position).max(1);
+        if self.args.xray.file.is_some() && count < self.args.xray.at {
+            ahead = ahead.min(self.args.xray.at - count);
+        }
+        let decoded = self.engine.decode_until(token, position, ahead, self.stop.ids())?;
+        let steps = decoded.tokens.len();
+        let each = Duration::from_secs_f64(decoded.seconds / steps as f64);
+        outcome.steps.extend(std::iter::repeat_n(each, steps));
+        Ok(decoded.tokens)
     }
 
-    /// Where the text ended before the step to be recorded: the last step, once more.
+    /// Repeats and records the last step, if the text ended before the step to be recorded.
     fn record_late(&mut self, outcome: &Outcome) -> Result<(), Exit> {
         if self.args.xray.file.is_none() || self.dump.is_some() {
             return Ok(());
@@ -205,7 +222,7 @@ impl Decode<'_> {
         put(&text)
     }
 
-    /// Emits what is left of a character; gives the text and the recorded step.
+    /// Writes the rest of an incomplete character; returns the text and the recorded step.
     fn finish(self) -> anyhow::Result<(String, Option<Dump>)> {
         let Decode { args, text, mut streamed, dump, .. } = self;
         let rest = text.finish().unwrap_or_default();
@@ -223,61 +240,101 @@ fn sampler(args: &SamplingArgs) -> Sampler {
     Sampler::new(Sampling { temperature, top_p, top_k, seed })
 }
 
-fn report(
-    args: &RunArgs,
-    outcome: &Outcome,
-    text: &str,
-    engine: &dyn Engine,
-    pack: &Pack,
-) -> Result<(), Exit> {
-    // Not by `sum`: of nothing it is -0.
-    let seconds = outcome.steps.iter().fold(0.0, |sum, step| sum + step.as_secs_f64());
-    let steps = outcome.steps.len();
-    let first = outcome.prompt.len();
-    let bytes: u64 = (first..first + steps).map(|at| pack.header().bytes_at(at)).sum();
-    let rate = |count: f64, seconds: f64| if seconds > 0.0 { count / seconds } else { 0.0 };
-    let (tok_s, gb_s) = (rate(steps as f64, seconds), rate(bytes as f64 / 1e9, seconds));
-    let info = engine.info();
-    let prefill = outcome.prefill.as_secs_f64();
-    if args.json {
+/// The report after a decode.
+struct Report<'a> {
+    outcome: &'a Outcome,
+    /// From the start of the command until the engine was loaded.
+    load: Duration,
+    engine: &'a dyn Engine,
+    pack: &'a Pack,
+}
+
+/// A rate per second; 0 if no time was measured.
+fn rate(count: f64, seconds: f64) -> f64 {
+    if seconds > 0.0 { count / seconds } else { 0.0 }
+}
+
+impl Report<'_> {
+    /// Seconds of the steps after the prompt.
+    fn decode_s(&self) -> f64 {
+        // Not by `sum`: of nothing it is -0.
+        self.outcome.steps.iter().fold(0.0, |sum, step| sum + step.as_secs_f64())
+    }
+
+    fn prompt_tok_s(&self) -> f64 {
+        rate(self.outcome.prompt.len() as f64, self.outcome.prefill.as_secs_f64())
+    }
+
+    fn tok_s(&self) -> f64 {
+        rate(self.outcome.steps.len() as f64, self.decode_s())
+    }
+
+    fn gb_s(&self) -> f64 {
+        let first = self.outcome.prompt.len();
+        let steps = first..first + self.outcome.steps.len();
+        let bytes: u64 = steps.map(|at| self.pack.header().bytes_at(at)).sum();
+        rate(bytes as f64 / 1e9, self.decode_s())
+    }
+
+    fn json(&self, text: &str) -> serde_json::Value {
+        let (outcome, info) = (self.outcome, self.engine.info());
         let step_us: Vec<f64> = outcome.steps.iter().map(|step| step.as_secs_f64() * 1e6).collect();
-        let value = serde_json::json!({
-            "model": pack.source().model,
+        serde_json::json!({
+            "model": self.pack.source().model,
             "engine": info.engine,
             "variant": info.variant,
             "device": info.device,
             "blocks": info.blocks,
             "context": info.context,
-            "scope": "decode only, argmax included",
+            "scope": "decode only, argmax included: the steps after the prompt's",
             "prompt_tokens": outcome.prompt,
             "tokens": outcome.generated,
             "text": text,
             "stopped": outcome.why_stopped,
-            "prefill_s": prefill,
-            "n_gen": steps,
-            "decode_s": seconds,
-            "tok_s": tok_s,
-            "gb_s": gb_s,
+            "load_s": self.load.as_secs_f64(),
+            "n_prompt": outcome.prompt.len(),
+            "prefill_s": outcome.prefill.as_secs_f64(),
+            "prompt_tok_s": self.prompt_tok_s(),
+            "ttft_s": outcome.first_token.as_secs_f64(),
+            "n_gen": outcome.generated.len(),
+            "decode_steps": outcome.steps.len(),
+            "decode_s": self.decode_s(),
+            "tok_s": self.tok_s(),
+            "gb_s": self.gb_s(),
             "step_us": step_us,
-        });
-        put(&format!("{value}\n"))?;
-    } else if !args.quiet {
-        say(&format!(
-            "{} on {} x{}: prompt {first} tokens in {prefill:.3} s; {steps} steps in \
-             {seconds:.3} s: {tok_s:.1} tok/s, {gb_s:.1} GB/s (decode only, argmax included); \
-             stopped: {}",
-            info.variant, info.device, info.blocks, outcome.why_stopped
-        ));
+        })
     }
-    Ok(())
+
+    fn line(&self) -> String {
+        let (outcome, info) = (self.outcome, self.engine.info());
+        format!(
+            "{} on {} x{}: loaded in {:.3} s; prompt of {} tokens in {:.3} s: {:.1} tok/s, first \
+             token after {:.3} s; {} tokens generated, {} steps after the prompt in {:.3} s: \
+             {:.1} tok/s, {:.1} GB/s (decode only, argmax included); stopped: {}",
+            info.variant,
+            info.device,
+            info.blocks,
+            self.load.as_secs_f64(),
+            outcome.prompt.len(),
+            outcome.prefill.as_secs_f64(),
+            self.prompt_tok_s(),
+            outcome.first_token.as_secs_f64(),
+            outcome.generated.len(),
+            outcome.steps.len(),
+            self.decode_s(),
+            self.tok_s(),
+            self.gb_s(),
+            outcome.why_stopped
+        )
+    }
 }
 
-/// Whether the file is to hold the dump as it is, and not the page's trace.
+/// Whether the file's ending asks for the dump itself and not for the page's trace.
 fn is_dump(path: &Path) -> bool {
     path.extension().is_some_and(|ending| ending == "xray")
 }
 
-/// Writes the dump or the page's trace; shows the analysis on stderr.
+/// Writes the dump or the page's trace, and the analysis to stderr.
 fn write_trace(args: &RunArgs, path: &Path, dump: &Dump) -> Result<(), Exit> {
     let trace = trace_from_dump(dump)?;
     let bytes = if is_dump(path) { dump_file::write(dump) } else { page::write(&trace) };

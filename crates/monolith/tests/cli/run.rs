@@ -52,6 +52,10 @@ fn text_is_streamed_to_stdout_and_statistics_to_stderr() {
     let seen = place.run(&base);
     let json = run_json(&place, &base[1..5]);
     assert_eq!(seen.stdout, format!("{}\n", json["text"].as_str().unwrap()));
+    for part in ["loaded in ", "prompt of 30 tokens", "first token after ", "12 tokens generated"] {
+        assert!(seen.stderr.contains(part), "{part}: {}", seen.stderr);
+    }
+    assert!(seen.stderr.contains("11 steps after the prompt"), "{}", seen.stderr);
     assert!(seen.stderr.contains("tok/s") && seen.stderr.contains("stopped: length"));
     let quiet = place.run(&[&base[..], &["--quiet"]].concat());
     assert_eq!((quiet.stdout, quiet.stderr), (seen.stdout, String::new()));
@@ -63,13 +67,23 @@ fn json_tells_what_was_run_and_how_long_it_took() {
     for name in ["model", "variant", "device", "text", "scope", "stopped"] {
         assert!(seen[name].is_string(), "{name}: {seen}");
     }
-    for name in ["prefill_s", "decode_s", "tok_s", "gb_s"] {
+    for name in ["load_s", "prefill_s", "ttft_s", "prompt_tok_s", "decode_s", "tok_s", "gb_s"] {
         assert!(seen[name].as_f64().unwrap() > 0.0, "{name}: {seen}");
     }
     assert_eq!(seen["model"], "tiny");
     assert_eq!(seen["engine"], "cpu");
     assert_eq!(seen["context"], 100);
-    assert_eq!(seen["n_gen"], 4, "the first token comes with the prompt");
+    assert_eq!(seen["n_prompt"], ids(&seen["prompt_tokens"]).len());
+    assert_eq!(seen["n_gen"], 5);
+    assert_eq!(seen["decode_steps"], 4, "the first token comes with the prompt");
+    assert!(seen["ttft_s"].as_f64().unwrap() >= seen["prefill_s"].as_f64().unwrap());
+    for (rate, count, seconds) in
+        [("tok_s", "decode_steps", "decode_s"), ("prompt_tok_s", "n_prompt", "prefill_s")]
+    {
+        let number = |name: &str| seen[name].as_f64().unwrap();
+        let wanted = number(count) / number(seconds);
+        assert!((number(rate) / wanted - 1.0).abs() < 1e-6, "{rate}: {seen}");
+    }
     assert_eq!(seen["step_us"].as_array().unwrap().len(), 4);
     assert_eq!(ids(&seen["tokens"]).len(), 5);
 }
@@ -78,7 +92,8 @@ fn json_tells_what_was_run_and_how_long_it_took() {
 fn one_token_needs_no_step() {
     let seen = run_json(&Place::new(), &["-n", "1", "-p", PROMPT]);
     assert_eq!(ids(&seen["tokens"]), golden("greedy")[..1]);
-    assert_eq!((&seen["n_gen"], &seen["tok_s"]), (&0.into(), &0.0.into()));
+    assert_eq!((&seen["n_gen"], &seen["decode_steps"]), (&1.into(), &0.into()));
+    assert_eq!(seen["tok_s"], 0.0);
 }
 
 #[test]
@@ -95,7 +110,13 @@ fn end_of_text_ends_it_unless_ignored() {
     assert_eq!(ended["stopped"], "end of text");
     let on = run_json(&place, &["-p", "x", "--ignore-eos", "-n", "60"]);
     assert_eq!(on["stopped"], "length");
+    // The step that gave the stop token ran, and none after it.
+    let (count, steps) =
+        (ended["n_gen"].as_u64().unwrap(), ended["decode_steps"].as_u64().unwrap());
+    assert_eq!(steps, count, "the first token took no step, and the stop token one");
+    assert_eq!(ended["step_us"].as_array().unwrap().len() as u64, steps);
     let (ended, on) = (ids(&ended["tokens"]), ids(&on["tokens"]));
+    assert_eq!(ended.len() as u64, count);
     assert_eq!(on[..ended.len()], ended);
     assert!([4093, 4095].contains(&on[ended.len()]), "{on:?}");
 }
