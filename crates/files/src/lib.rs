@@ -1,4 +1,5 @@
-//! Files that appear whole or not at all, lines that are appended whole, and hexadecimal.
+//! Files that appear whole or not at all, lines that are appended whole, files told by their first
+//! bytes, and hexadecimal.
 //!
 //! [`WholeFile`] and [`WholeFolder`] write beside the target and rename. Their temporaries have
 //! names that only this crate gives, and their writer holds a file lock on them. The system
@@ -7,13 +8,15 @@
 
 #![forbid(unsafe_code)]
 
+mod kind;
 mod lines;
 mod temporary;
 mod whole;
 
+pub use kind::FileKind;
 pub use lines::{Appended, append_lines};
 pub use temporary::remove_stale;
-pub use whole::{WholeFile, WholeFolder, write_whole};
+pub use whole::{WholeFile, WholeFolder, sync_watched, write_whole};
 
 use std::io;
 use std::path::{Path, PathBuf};

@@ -5,6 +5,8 @@ use crate::{Error, folder_of};
 use std::fs::File;
 use std::io::{self, ErrorKind, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::time::Duration;
 use tempfile::{Builder, NamedTempFile, TempDir};
 
 /// Writes a file whole or not at all, and does not return before it is on the disk.
@@ -154,6 +156,26 @@ impl WholeFolder {
     }
 }
 
+/// Writes a file's bytes to the disk, and asks `proceed` meanwhile whether to wait on. Its error
+/// ends the waiting at once: a gigabyte may take a slow disk seconds.
+///
+/// # Errors
+/// A full disk, or the error of `proceed`.
+pub fn sync_watched(file: &File, mut proceed: impl FnMut() -> io::Result<()>) -> io::Result<()> {
+    const ASK_EVERY: Duration = Duration::from_millis(20);
+    let synced = file.try_clone()?;
+    let (done, wait) = mpsc::channel();
+    // Nobody joins it: what it does is harmless, and ends by itself.
+    std::thread::spawn(move || done.send(synced.sync_all()));
+    loop {
+        match wait.recv_timeout(ASK_EVERY) {
+            Ok(result) => return result,
+            Err(RecvTimeoutError::Timeout) => proceed()?,
+            Err(RecvTimeoutError::Disconnected) => return file.sync_all(),
+        }
+    }
+}
+
 /// A builder of temporaries with these permissions, less the umask: tempfile's own are private.
 fn with_mode<'a, 'b>(builder: &'a mut Builder<'b, 'b>, mode: u32) -> &'a Builder<'b, 'b> {
     builder.prefix(PREFIX).suffix(SUFFIX).rand_bytes(RANDOM);
@@ -276,5 +298,17 @@ mod tests {
         WholeFolder::create(&folder.path().join("our folder")).unwrap().commit().unwrap();
         assert_eq!(mode("ours"), mode("plain"));
         assert_eq!(mode("our folder"), mode("plain folder"));
+    }
+
+    #[test]
+    fn a_watched_sync_ends_with_the_disk_or_with_its_watcher() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut file = File::create(folder.path().join("a")).unwrap();
+        file.write_all(b"text").unwrap();
+        sync_watched(&file, || Ok(())).unwrap();
+        // A watcher that refuses ends the waiting, unless the disk was faster.
+        if let Err(error) = sync_watched(&file, || Err(ErrorKind::Interrupted.into())) {
+            assert_eq!(error.kind(), ErrorKind::Interrupted);
+        }
     }
 }

@@ -1,15 +1,21 @@
 //! A checkpoint on disk: `config.json` and one or several safetensors files, memory-mapped, with
 //! every tensor's name, type and shape checked before anything is computed.
 
-use crate::{Bf16View, Config, Fp8View, ModelError, ScaleType, StoredView, Tensor, Weights};
-use memmap2::Mmap;
-use safetensors::tensor::{Dtype, Metadata, SafeTensors, TensorInfo};
-use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::fs::File;
-use std::ops::Range;
+use crate::{
+    Bf16View, Config, Fp8View, ModelError, StoredView, Tensor, Weights, WideType, WideView,
+};
+use places::Stored;
+use shard::Shard;
+use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 
+mod layouts;
+mod places;
 mod quantized;
+mod shard;
+
+pub use quantized::parse_config;
+pub use shard::parse_index;
 
 const SINGLE: &str = "model.safetensors";
 const INDEX: &str = "model.safetensors.index.json";
@@ -21,41 +27,41 @@ pub struct Checkpoint {
     config: Config,
     shards: Vec<Shard>,
     places: HashMap<Tensor, Stored>,
-}
-
-/// A file, and bytes of it.
-type Place = (usize, Range<usize>);
-
-/// Where a tensor's values lie.
-#[derive(Debug)]
-struct Stored {
-    values: Place,
-    /// Of an FP8 tensor.
-    scales: Option<(Place, ScaleType)>,
-}
-
-#[derive(Debug)]
-struct Shard {
-    path: PathBuf,
-    map: Mmap,
-    data_offset: usize,
-    metadata: Metadata,
+    remarks: Vec<String>,
 }
 
 impl Checkpoint {
     /// Opens `dir`, which holds `config.json` and `model.safetensors`, or an index and its shards.
     ///
+    /// A tied model's LM head is its embedding, unless the files hold an LM head of other values:
+    /// that one is used then, as transformers 5 does, and [`Checkpoint::config`] says so. Tensors in
+    /// F32 and F16 are read as bf16. [`Checkpoint::remarks`] tells of both.
+    ///
     /// # Errors
     /// A missing or damaged file, an unsupported model, or a tensor that is missing, unexpected,
-    /// or of the wrong shape or type (named).
+    /// of the wrong shape or type, or with a value that bf16 does not hold (named).
     pub fn open(dir: &Path) -> Result<Checkpoint, ModelError> {
-        Checkpoint::open_with(dir, Config::read(&dir.join("config.json"))?, false)
+        Checkpoint::open_with(dir, &Config::read(&dir.join("config.json"))?, false)
     }
 
-    fn open_with(dir: &Path, config: Config, quantized: bool) -> Result<Checkpoint, ModelError> {
-        let (shards, listed_in) = open_shards(dir)?;
-        let places = place_tensors(&config, &shards, &listed_in, quantized)?;
-        Ok(Checkpoint { dir: dir.to_owned(), config, shards, places })
+    fn open_with(dir: &Path, config: &Config, quantized: bool) -> Result<Checkpoint, ModelError> {
+        let (shards, listed_in) = shard::open_all(dir)?;
+        let head = Tensor::LmHead.name();
+        let own_head = config.tied && shards.iter().any(|shard| shard.has(&head));
+        let placed_as = Config { tied: config.tied && !own_head, ..config.clone() };
+        let places = places::of_tensors(&placed_as, &shards, &listed_in, quantized);
+        let places = places.map_err(|error| layouts::explained(error, &shards))?;
+        let remarks = Vec::new();
+        let mut checkpoint =
+            Checkpoint { dir: dir.to_owned(), config: placed_as, shards, places, remarks };
+        checkpoint.check_wide()?;
+        if own_head {
+            checkpoint.choose_head();
+        }
+        if dir.join(SINGLE).exists() && dir.join(INDEX).exists() {
+            checkpoint.remarks.push(format!("{SINGLE} is read, {INDEX} beside it is not"));
+        }
+        Ok(checkpoint)
     }
 
     /// The folder.
@@ -67,6 +73,53 @@ impl Checkpoint {
     pub fn files(&self) -> impl Iterator<Item = &Path> {
         self.shards.iter().map(|shard| shard.path.as_path())
     }
+
+    /// What a person should hear of how this checkpoint is read, a sentence each; mostly nothing.
+    pub fn remarks(&self) -> &[String] {
+        &self.remarks
+    }
+
+    /// Keeps the LM head of a model that says it has none where its values are its own, and forgets
+    /// one that is a copy of the embedding.
+    fn choose_head(&mut self) {
+        if self.stored(Tensor::LmHead).is_same(&self.stored(Tensor::Embedding)) {
+            self.places.remove(&Tensor::LmHead);
+            self.config.tied = true;
+            return;
+        }
+        self.remarks.push(
+            "tie_word_embeddings is true, but the checkpoint holds an lm_head.weight that differs \
+             from the embedding: that LM head is used, as transformers 5 does (transformers 4 and \
+             vLLM use the embedding)"
+                .into(),
+        );
+    }
+
+    /// Checks that bf16 holds the values of tensors in F32 and F16, and remarks that they are
+    /// rounded.
+    fn check_wide(&mut self) -> Result<(), ModelError> {
+        let mut counts: BTreeMap<WideType, usize> = BTreeMap::new();
+        for (tensor, stored) in places::in_order(&self.config, &self.places) {
+            let Some(wide_type) = stored.wide else { continue };
+            let StoredView::Wide(view) = self.stored(tensor) else { continue };
+            *counts.entry(wide_type).or_default() += 1;
+            if let Some((row, col)) = view.first_not_finite() {
+                let what = format!(
+                    "row {row}, column {col}: {} is not finite in bf16, in which weights are run",
+                    wide_type.name()
+                );
+                return Err(self.shards[stored.values.0].tensor_error(&tensor.name(), what));
+            }
+        }
+        for (wide_type, count) in counts {
+            self.remarks.push(format!(
+                "{count} of {} tensors are {}: they are rounded to bf16 (to nearest, ties to even)",
+                self.places.len(),
+                wide_type.name()
+            ));
+        }
+        Ok(())
+    }
 }
 
 impl Weights for Checkpoint {
@@ -77,169 +130,17 @@ impl Weights for Checkpoint {
     fn stored(&self, tensor: Tensor) -> StoredView<'_> {
         let tensor = tensor.stored(&self.config);
         let (rows, cols) = tensor.shape(&self.config);
-        let bytes = |(shard, range): &Place| &self.shards[*shard].map[range.clone()];
-        let Stored { values, scales } = &self.places[&tensor];
-        match scales {
-            None => StoredView::Bf16(Bf16View::new(rows, cols, bytes(values))),
-            Some((scales, scale_type)) => StoredView::Fp8(Fp8View::new(
-                [rows, cols],
-                bytes(values),
-                bytes(scales),
-                *scale_type,
-            )),
-        }
-    }
-}
-
-/// Opens the files; with them comes, for a sharded checkpoint, which file the index lists for
-/// each tensor.
-fn open_shards(dir: &Path) -> Result<(Vec<Shard>, BTreeMap<String, String>), ModelError> {
-    let index = dir.join(INDEX);
-    if dir.join(SINGLE).exists() || !index.exists() {
-        return Ok((vec![Shard::open(dir.join(SINGLE))?], BTreeMap::new()));
-    }
-    let text = std::fs::read(&index).map_err(ModelError::io(&index))?;
-    let listed_in = parse_index(&text, &index)?;
-    let names: BTreeSet<&String> = listed_in.values().collect();
-    let shards =
-        names.into_iter().map(|name| Shard::open(dir.join(name))).collect::<Result<_, _>>()?;
-    Ok((shards, listed_in))
-}
-
-/// Reads the `weight_map` of an index: tensor name to file name.
-///
-/// # Errors
-/// Text that is no index, or a file name that would lead out of the folder.
-pub fn parse_index(text: &[u8], path: &Path) -> Result<BTreeMap<String, String>, ModelError> {
-    #[derive(serde::Deserialize)]
-    struct Index {
-        weight_map: BTreeMap<String, String>,
-    }
-    let damaged = |what: String| ModelError::Safetensors { path: path.to_owned(), what };
-    let index: Index = serde_json::from_slice(text)
-        .map_err(|error| damaged(format!("not a safetensors index: {error}")))?;
-    if index.weight_map.is_empty() {
-        return Err(damaged("weight_map lists no tensor".into()));
-    }
-    for name in index.weight_map.values() {
-        // A folder that a stranger made must not make us read files elsewhere.
-        let plain = Path::new(name).file_name().is_some_and(|file| file == name.as_str());
-        if !plain || name.contains('\\') {
-            return Err(damaged(format!(
-                "weight_map names {name:?}, which is not a plain file name"
-            )));
-        }
-    }
-    Ok(index.weight_map)
-}
-
-impl Shard {
-    fn open(path: PathBuf) -> Result<Shard, ModelError> {
-        let file = File::open(&path).map_err(ModelError::io(&path))?;
-        // SAFETY: the map is read-only and private to this process; a checkpoint is not written
-        // to while it is open (a file truncated underneath us would end the process by SIGBUS).
-        let map = unsafe { Mmap::map(&file) }.map_err(ModelError::io(&path))?;
-        let (header_len, metadata) = SafeTensors::read_metadata(&map).map_err(|error| {
-            ModelError::Safetensors { path: path.clone(), what: error.to_string() }
-        })?;
-        let data_offset = 8 + header_len;
-        Ok(Shard { path, map, data_offset, metadata })
-    }
-
-    fn tensor_error(&self, name: &str, what: String) -> ModelError {
-        ModelError::Tensor { path: self.path.clone(), name: name.into(), what }
-    }
-
-    /// Checks one tensor's type and shape and gives its bytes' place in the file.
-    fn place(
-        &self,
-        tensor: Tensor,
-        config: &Config,
-        dtype: Dtype,
-    ) -> Result<Range<usize>, ModelError> {
-        let name = tensor.name();
-        let Some(info) = self.metadata.info(&name) else {
-            return Err(self.tensor_error(&name, "missing".into()));
-        };
-        let (rows, cols) = tensor.shape(config);
-        let wanted = if tensor.is_norm() { vec![cols] } else { vec![rows, cols] };
-        if info.dtype != dtype {
-            let what = format!("dtype {:?} ({dtype:?} is wanted)", info.dtype);
-            return Err(self.tensor_error(&name, what));
-        }
-        if info.shape != wanted {
-            let what = format!("shape {:?} (config.json asks for {wanted:?})", info.shape);
-            return Err(self.tensor_error(&name, what));
-        }
-        Ok(self.bytes_of(info))
-    }
-
-    fn bytes_of(&self, info: &TensorInfo) -> Range<usize> {
-        let (begin, end) = info.data_offsets;
-        self.data_offset + begin..self.data_offset + end
-    }
-}
-
-fn place_tensors(
-    config: &Config,
-    shards: &[Shard],
-    listed_in: &BTreeMap<String, String>,
-    quantized: bool,
-) -> Result<HashMap<Tensor, Stored>, ModelError> {
-    let mut places = HashMap::new();
-    let mut known = BTreeSet::new();
-    for tensor in Tensor::all(config) {
-        let name = tensor.name();
-        let shard = shard_of(&name, shards, listed_in)?;
-        let at = &shards[shard];
-        let stored = if quantized && quantized::is_fp8(at, tensor)? {
-            let scale_name = quantized::scale_name(&name);
-            let scale_shard = shard_of(&scale_name, shards, listed_in)?;
-            let values = (shard, at.place(tensor, config, Dtype::F8_E4M3)?);
-            let scales = quantized::place_scales(shards, scale_shard, tensor, config)?;
-            known.insert(scale_name);
-            Stored { values, scales: Some(scales) }
-        } else {
-            Stored { values: (shard, at.place(tensor, config, Dtype::BF16)?), scales: None }
-        };
-        places.insert(tensor, stored);
-        known.insert(name);
-    }
-    let head = Tensor::LmHead.name();
-    for shard in shards {
-        for name in shard.metadata.offset_keys() {
-            let of_tied_head = [&head, &quantized::scale_name(&head)].contains(&&name);
-            let ignored = name.ends_with("rotary_emb.inv_freq")
-                || (config.tied && of_tied_head)
-                || (quantized && quantized::is_for_activations(&name));
-            if !ignored && !known.contains(&name) {
-                let what = "not part of the model that config.json describes".into();
-                return Err(shard.tensor_error(&name, what));
+        let Stored { values, wide, scales } = &self.places[&tensor];
+        let bytes = |(shard, range): &places::Place| &self.shards[*shard].map[range.clone()];
+        let shape = [rows, cols];
+        match (wide, scales) {
+            (Some(wide), _) => StoredView::Wide(WideView::new(shape, bytes(values), *wide)),
+            (None, Some((scales, scale_type))) => {
+                StoredView::Fp8(Fp8View::new(shape, bytes(values), bytes(scales), *scale_type))
             }
+            (None, None) => StoredView::Bf16(Bf16View::new(rows, cols, bytes(values))),
         }
     }
-    Ok(places)
-}
-
-fn shard_of(
-    name: &str,
-    shards: &[Shard],
-    listed_in: &BTreeMap<String, String>,
-) -> Result<usize, ModelError> {
-    if listed_in.is_empty() {
-        return Ok(0);
-    }
-    let first = &shards[0];
-    let Some(file) = listed_in.get(name) else {
-        let what = "missing from the index".into();
-        return Err(ModelError::Tensor {
-            path: first.path.with_file_name(INDEX),
-            name: name.into(),
-            what,
-        });
-    };
-    let at = shards.iter().position(|shard| shard.path.ends_with(file));
-    Ok(at.expect("every file that the index names was opened"))
 }
 
 #[cfg(test)]

@@ -1,11 +1,22 @@
 //! The model's configuration, as read from `config.json`: nothing is assumed.
 
-use crate::ModelError;
+use crate::{ModelError, json, small_file};
+use monolith_files::FileKind;
 use serde_json::{Map, Value};
 use std::path::Path;
 
-/// Upper limit of every dimension: far above any model, low enough that no product overflows.
+mod rope;
+
+/// Upper limit of every dimension: far above any model.
 const DIMENSION_MAX: u64 = 1 << 24;
+
+/// Upper limit of a model's weights: more than a hundred times the largest dense Qwen3. With it no
+/// sum and no product of sizes that follow from a configuration overflows 64 bits, padding of
+/// tiles included.
+const WEIGHTS_MAX: u128 = 1 << 42;
+
+/// Upper limit of the KV cache of all positions, in bytes, for the same reason.
+const KV_CACHE_MAX: u128 = 1 << 52;
 
 /// A dense Qwen3 model's shape and constants.
 #[derive(Clone, Debug, PartialEq)]
@@ -24,7 +35,7 @@ pub struct Config {
     pub head_dim: usize,
     /// Rows of the embedding and of the LM head.
     pub vocab: usize,
-    /// Longest sequence that the model was made for.
+    /// Longest sequence that the model supports.
     pub max_positions: usize,
     /// RoPE base.
     pub rope_theta: f64,
@@ -81,8 +92,7 @@ impl Config {
     /// A missing file or field, a value of the wrong type or out of range, or a kind of model
     /// that is not dense Qwen3 (each named).
     pub fn read(path: &Path) -> Result<Config, ModelError> {
-        let text = std::fs::read(path).map_err(ModelError::io(path))?;
-        Config::parse(&text, path)
+        Config::parse(&small_file::read(path)?, path)
     }
 
     /// Parses the text of a `config.json`; `path` is only for messages.
@@ -90,21 +100,30 @@ impl Config {
     /// # Errors
     /// See [`Config::read`].
     pub fn parse(text: &[u8], path: &Path) -> Result<Config, ModelError> {
-        let value: Value = serde_json::from_slice(text).map_err(|error| ModelError::Config {
-            path: path.to_owned(),
-            what: format!("not JSON: {error}"),
-        })?;
-        let Value::Object(fields) = value else {
-            return Err(ModelError::Config {
-                path: path.to_owned(),
-                what: "not a JSON object".into(),
-            });
-        };
-        let reader = Reader { fields: &fields, path };
+        Config::from_fields(&fields(text, path)?, path)
+    }
+
+    /// The configuration that the fields of a `config.json` describe.
+    pub(crate) fn from_fields(
+        fields: &Map<String, Value>,
+        path: &Path,
+    ) -> Result<Config, ModelError> {
+        let reader = Reader { fields, path };
         reader.refuse_unsupported()?;
         let config = reader.config()?;
         reader.check(&config)?;
         Ok(config)
+    }
+
+    /// The number of weights, an LM head of its own included; exact for dimensions in range.
+    fn weights(&self) -> u128 {
+        let [hidden, inter, head_dim] =
+            [self.hidden, self.intermediate, self.head_dim].map(|size| size as u128);
+        let (q, kv) = (self.heads as u128 * head_dim, self.kv_heads as u128 * head_dim);
+        let norms = 2 * hidden + 2 * head_dim;
+        let layer = norms + hidden * (2 * q + 2 * kv) + 3 * hidden * inter;
+        let heads = if self.tied { 1 } else { 2 };
+        self.layers as u128 * layer + hidden + heads * hidden * self.vocab as u128
     }
 
     /// The configuration as a `config.json` that [`Config::parse`] and transformers read.
@@ -134,6 +153,22 @@ impl Config {
     }
 }
 
+/// The fields of a `config.json`.
+///
+/// # Errors
+/// Text that is something else, named for what it is, and a key that is there twice.
+pub(crate) fn fields(text: &[u8], path: &Path) -> Result<Map<String, Value>, ModelError> {
+    let wrong = |what: String| ModelError::Config { path: path.to_owned(), what };
+    if let Some(kind) = FileKind::of(text).filter(|kind| *kind != FileKind::Json) {
+        return Err(wrong(format!("not a config.json, but {kind}")));
+    }
+    match json::parse(text) {
+        Ok(Value::Object(fields)) => Ok(fields),
+        Ok(_) => Err(wrong("not a JSON object".into())),
+        Err(error) => Err(wrong(format!("not JSON: {error}"))),
+    }
+}
+
 struct Reader<'a> {
     fields: &'a Map<String, Value>,
     path: &'a Path,
@@ -158,7 +193,7 @@ impl Reader<'_> {
         match value.as_u64() {
             Some(number @ 1..=DIMENSION_MAX) => Ok(number as usize),
             _ => Err(self.wrong(format!(
-                "{name} is {value}: a whole number from 1 to {DIMENSION_MAX} is wanted"
+                "{name} is {value}; expected a whole number from 1 to {DIMENSION_MAX}"
             ))),
         }
     }
@@ -167,78 +202,64 @@ impl Reader<'_> {
         let value = value.ok_or_else(|| self.wrong(format!("{name} is missing")))?;
         match value.as_f64() {
             Some(number) if number > 0.0 && number.is_finite() => Ok(number),
-            _ => Err(self.wrong(format!("{name} is {value}: a positive number is wanted"))),
+            _ => Err(self.wrong(format!("{name} is {value}; expected a positive number"))),
         }
     }
 
     fn flag(&self, name: &str) -> Result<Option<bool>, ModelError> {
         self.get(name)
             .map(|value| {
-                value.as_bool().ok_or_else(|| {
-                    self.wrong(format!("{name} is {value}: true or false is wanted"))
-                })
+                value
+                    .as_bool()
+                    .ok_or_else(|| self.wrong(format!("{name} is {value}; expected true or false")))
             })
             .transpose()
     }
 
     /// Refuses, by name, what would silently compute something else.
     fn refuse_unsupported(&self) -> Result<(), ModelError> {
-        match self.get("model_type").and_then(Value::as_str) {
-            Some("qwen3") => {}
+        match self.get("model_type") {
+            Some(kind) if kind.as_str() == Some("qwen3") => {}
             Some(other) => {
-                return Err(self.unsupported(format!("model_type {other} (dense qwen3 is run)")));
+                return Err(
+                    self.unsupported(format!("model_type {other} (only dense qwen3 is supported)"))
+                );
             }
             None => return Err(self.wrong("model_type is missing".into())),
         }
         if let Some(act) = self.get("hidden_act")
             && act.as_str() != Some("silu")
         {
-            return Err(self.unsupported(format!("hidden_act {act} (silu is run)")));
+            return Err(self.unsupported(format!("hidden_act {act} (only silu is supported)")));
         }
         for name in ["attention_bias", "use_sliding_window"] {
             if self.flag(name)? == Some(true) {
                 return Err(self.unsupported(format!("{name} true")));
             }
         }
-        if let Some(Value::Array(kinds)) = self.get("layer_types")
-            && let Some(kind) = kinds.iter().find(|kind| kind.as_str() != Some("full_attention"))
-        {
-            return Err(
-                self.unsupported(format!("layer_types with {kind} (full_attention is run)"))
-            );
-        }
+        self.refuse_layer_types()?;
+        self.refuse_partial_rope()?;
         if let Some(quant) = self.get("quantization_config") {
             let method = quant.get("quant_method").unwrap_or(quant);
             return Err(self.unsupported(format!("quantization_config {method}")));
         }
-        for name in ["rope_scaling", "rope_parameters"] {
-            self.refuse_rope_scaling(name)?;
-        }
         Ok(())
     }
 
-    fn refuse_rope_scaling(&self, name: &str) -> Result<(), ModelError> {
-        let Some(value) = self.get(name) else { return Ok(()) };
-        let Value::Object(scaling) = value else {
-            return Err(self.wrong(format!("{name} is {value}: an object or null is wanted")));
+    fn refuse_layer_types(&self) -> Result<(), ModelError> {
+        let Some(value) = self.get("layer_types") else { return Ok(()) };
+        let Value::Array(kinds) = value else {
+            return Err(self.wrong(format!("layer_types is {value}; expected a list or null")));
         };
-        for key in ["rope_type", "type"] {
-            if let Some(kind) = scaling.get(key)
-                && kind.as_str() != Some("default")
-            {
-                return Err(self.unsupported(format!("{name} with {key} {kind} (none is run)")));
-            }
+        match kinds.iter().find(|kind| kind.as_str() != Some("full_attention")) {
+            Some(kind) => Err(self.unsupported(format!(
+                "layer_types with {kind} (only full_attention is supported)"
+            ))),
+            None => Ok(()),
         }
-        if let Some(factor) = scaling.get("factor").filter(|factor| !factor.is_null()) {
-            return Err(self.unsupported(format!("{name} with factor {factor} (none is run)")));
-        }
-        Ok(())
     }
 
     fn config(&self) -> Result<Config, ModelError> {
-        // transformers 5 writes the RoPE base inside rope_parameters, earlier versions beside it.
-        let nested = self.get("rope_parameters").and_then(|rope| rope.get("rope_theta"));
-        let theta = self.get("rope_theta").or(nested);
         Ok(Config {
             hidden: self.dimension("hidden_size")?,
             intermediate: self.dimension("intermediate_size")?,
@@ -248,7 +269,7 @@ impl Reader<'_> {
             head_dim: self.dimension("head_dim")?,
             vocab: self.dimension("vocab_size")?,
             max_positions: self.dimension("max_position_embeddings")?,
-            rope_theta: self.positive("rope_theta", theta)?,
+            rope_theta: self.rope_theta()?,
             norm_eps: self.positive("rms_norm_eps", self.get("rms_norm_eps"))?,
             tied: self
                 .flag("tie_word_embeddings")?
@@ -266,7 +287,7 @@ impl Reader<'_> {
         list.into_iter()
             .map(|id| {
                 id.as_u64().and_then(|id| u32::try_from(id).ok()).ok_or_else(|| {
-                    self.wrong(format!("eos_token_id is {value}: token ids are wanted"))
+                    self.wrong(format!("eos_token_id is {value}; expected token ids"))
                 })
             })
             .collect()
@@ -275,7 +296,7 @@ impl Reader<'_> {
     fn check(&self, config: &Config) -> Result<(), ModelError> {
         if !config.heads.is_multiple_of(config.kv_heads) {
             return Err(self.wrong(format!(
-                "num_attention_heads {} is no multiple of num_key_value_heads {}",
+                "num_attention_heads {} is not a multiple of num_key_value_heads {}",
                 config.heads, config.kv_heads
             )));
         }
@@ -290,111 +311,45 @@ impl Reader<'_> {
         if config.layers > usize::from(u16::MAX - 1) {
             return Err(self.wrong(format!("num_hidden_layers {} is too large", config.layers)));
         }
+        // The same fact twice.
+        if let Some(kinds) = self.get("layer_types").and_then(Value::as_array)
+            && kinds.len() != config.layers
+        {
+            return Err(self.wrong(format!(
+                "layer_types lists {} layers, num_hidden_layers is {}",
+                kinds.len(),
+                config.layers
+            )));
+        }
+        self.check_sizes(config)
+    }
+
+    fn check_sizes(&self, config: &Config) -> Result<(), ModelError> {
+        let weights = config.weights();
+        if weights > WEIGHTS_MAX {
+            return Err(self.wrong(format!(
+                "its dimensions make {weights} weights ({} in bf16): no more than {WEIGHTS_MAX} \
+                 are taken",
+                size_shown(2 * weights)
+            )));
+        }
+        let position = 4 * config.layers as u128 * config.kv_dim() as u128;
+        let cache = position * config.max_positions as u128;
+        if cache > KV_CACHE_MAX {
+            return Err(self.wrong(format!(
+                "max_position_embeddings {} makes a KV cache of {}",
+                config.max_positions,
+                size_shown(cache)
+            )));
+        }
         Ok(())
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    fn parse(text: &str) -> Result<Config, ModelError> {
-        Config::parse(text.as_bytes(), Path::new("config.json"))
-    }
-
-    fn with(name: &str, value: Value) -> String {
-        let mut json: Value = serde_json::from_str(&Config::qwen3_0_6b().to_json()).unwrap();
-        json[name] = value;
-        json.to_string()
-    }
-
-    #[test]
-    fn round_trips() {
-        let config = Config::qwen3_0_6b();
-        assert_eq!(parse(&config.to_json()).unwrap(), config);
-        assert_eq!(config.kv_bytes_per_position(), 28 * 4096);
-    }
-
-    #[test]
-    fn reads_both_homes_of_theta() {
-        let mut json: Value = serde_json::from_str(&Config::qwen3_0_6b().to_json()).unwrap();
-        json.as_object_mut().unwrap().remove("rope_theta");
-        json["rope_parameters"] = serde_json::json!({"rope_type": "default", "rope_theta": 5e5});
-        assert_eq!(parse(&json.to_string()).unwrap().rope_theta, 5e5);
-    }
-
-    #[test]
-    fn every_missing_field_is_named() {
-        for name in [
-            "model_type",
-            "hidden_size",
-            "intermediate_size",
-            "num_hidden_layers",
-            "num_attention_heads",
-            "num_key_value_heads",
-            "head_dim",
-            "vocab_size",
-            "max_position_embeddings",
-            "rope_theta",
-            "rms_norm_eps",
-            "tie_word_embeddings",
-        ] {
-            let message = parse(&with(name, Value::Null)).unwrap_err().to_string();
-            assert!(message.contains(name) && message.contains("missing"), "{message}");
-        }
-    }
-
-    #[test]
-    fn what_is_not_run_is_refused_by_name() {
-        for (name, value, word) in [
-            ("model_type", "qwen3_moe".into(), "qwen3_moe"),
-            ("hidden_act", "gelu".into(), "gelu"),
-            ("attention_bias", true.into(), "attention_bias"),
-            ("use_sliding_window", true.into(), "use_sliding_window"),
-            ("rope_scaling", serde_json::json!({"rope_type": "yarn", "factor": 4.0}), "yarn"),
-            ("rope_scaling", serde_json::json!({"factor": 2.0}), "factor"),
-            ("rope_parameters", serde_json::json!({"rope_type": "linear"}), "linear"),
-            ("layer_types", serde_json::json!(["sliding_attention"]), "sliding_attention"),
-            ("quantization_config", serde_json::json!({"quant_method": "fp8"}), "fp8"),
-        ] {
-            let error = parse(&with(name, value)).unwrap_err();
-            assert!(matches!(error, ModelError::Unsupported { .. }), "{error}");
-            assert!(error.to_string().contains(word), "{error}");
-        }
-    }
-
-    #[test]
-    fn wrong_values_are_refused_by_name() {
-        for (name, value) in [
-            ("hidden_size", Value::from(0)),
-            ("hidden_size", Value::from(-4)),
-            ("vocab_size", Value::from(1u64 << 40)),
-            ("head_dim", Value::from(127)),
-            ("num_key_value_heads", Value::from(3)),
-            ("rope_theta", Value::from("1e6")),
-            ("rms_norm_eps", Value::from(-1.0)),
-            ("tie_word_embeddings", Value::from(1)),
-            ("eos_token_id", Value::from("</s>")),
-            ("rope_scaling", Value::from(3)),
-        ] {
-            let message = parse(&with(name, value)).unwrap_err().to_string();
-            assert!(message.contains(name), "{message}");
-        }
-    }
-
-    proptest! {
-        #[test]
-        fn arbitrary_text_never_panics(text in proptest::collection::vec(any::<u8>(), 0..400)) {
-            let _ = Config::parse(&text, Path::new("config.json"));
-        }
-
-        #[test]
-        fn a_mutated_config_never_panics(at in any::<prop::sample::Index>(), byte in any::<u8>()) {
-            let mut text = Config::qwen3_0_6b().to_json().into_bytes();
-            let at = at.index(text.len());
-            text[at] = byte;
-            let _ = Config::parse(&text, Path::new("config.json"));
-        }
-    }
+/// Bytes, as a person reads them.
+fn size_shown(bytes: u128) -> String {
+    format!("{:.1} GB", bytes as f64 / 1e9)
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,6 +1,6 @@
 //! E4M3, the 8-bit float of FP8 weights: sign, four bits of exponent (bias 7), three of mantissa.
-//! The variant without infinities ("fn"): the largest value is 448, and the only two codes that
-//! are no number are 0x7F and 0xFF.
+//! The variant without infinities ("fn"): the largest value is 448, and only the
+//! codes 0x7F and 0xFF are NaN.
 
 /// The largest value.
 pub const MAX: f32 = 448.0;
@@ -21,7 +21,7 @@ pub fn value(code: u8) -> f32 {
     VALUES[usize::from(code)]
 }
 
-/// Whether the code is no number.
+/// Whether the code is NaN.
 pub fn is_nan(code: u8) -> bool {
     code & 0x7f == 0x7f
 }
@@ -56,6 +56,20 @@ pub fn encode(x: f64) -> u8 {
     let steps = (magnitude * per_step + 4_503_599_627_370_496.0).to_bits() as u8;
     // Of a normal's steps the first eight are its leading 1; 16 carry into the exponent.
     sign | ((((exponent + 6) as u8) << 3) + (steps & 0x1f))
+}
+
+/// The E4M3 value that is nearest to `x`: `value(encode(x))`, without the way over a code and a
+/// table, so that a loop over many values needs no lookup.
+pub fn round(x: f64) -> f64 {
+    const EXPONENT_BITS: u64 = 0x7ff0_0000_0000_0000;
+    // 2^-6, the smallest normal; the numbers below it have its steps.
+    const SMALLEST_NORMAL: f64 = 0.015625;
+    // 1.5 times 2^52, for steps of an eighth: a sum with it has one bit for each step.
+    const ROUNDER: f64 = 844_424_930_131_968.0;
+    let magnitude = x.abs().min(464.0);
+    let binade = f64::from_bits(magnitude.max(SMALLEST_NORMAL).to_bits() & EXPONENT_BITS);
+    let rounder = binade * ROUNDER;
+    ((magnitude + rounder) - rounder).copysign(x)
 }
 
 #[cfg(test)]
@@ -118,6 +132,8 @@ mod tests {
                 assert!(!is_nan(encode(f64::from(x))));
             } else {
                 assert_eq!(encode(f64::from(x)), by_search(x), "{x}");
+                let rounded = round(f64::from(x));
+                assert_eq!(rounded.to_bits(), f64::from(value(by_search(x))).to_bits(), "{x}");
                 assert_eq!(encode(f64::from(x)), F8E4M3::from_f64(f64::from(x)).to_bits(), "{x}");
             }
         }
@@ -147,6 +163,7 @@ mod tests {
         fn numbers_in_range_go_where_a_search_says(x in -500f32..500.0, power in -12..1i32) {
             let x = x * 2f32.powi(power);
             prop_assert_eq!(encode(f64::from(x)), by_search(x), "{}", x);
+            prop_assert_eq!(round(f64::from(x)), f64::from(value(by_search(x))), "{}", x);
         }
     }
 }

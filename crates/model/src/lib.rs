@@ -3,7 +3,10 @@
 pub mod checkpoint;
 pub mod config;
 pub mod e4m3;
+pub mod json;
 pub mod memory;
+pub mod safetensors_file;
+mod small_file;
 pub mod stored;
 pub mod synth;
 pub mod tensor;
@@ -11,12 +14,12 @@ pub mod tensor;
 pub use checkpoint::Checkpoint;
 pub use config::Config;
 pub use memory::MemoryWeights;
-pub use stored::{Fp8View, ScaleType, StoredView};
+pub use stored::{Fp8View, ScaleType, StoredView, WideType, WideView};
 pub use tensor::{Bf16View, LayerTensor, Tensor, Weights};
 
 use std::path::PathBuf;
 
-/// What can be wrong with a checkpoint. Every message names the file, and the field or tensor.
+/// An error of a checkpoint. Every message names the file, and the field or tensor.
 #[derive(Debug, thiserror::Error)]
 pub enum ModelError {
     /// A file could not be read.
@@ -35,7 +38,7 @@ pub enum ModelError {
         /// What is wrong, naming the field.
         what: String,
     },
-    /// The model is of a kind that this project does not run.
+    /// The model is of a kind that this project does not support.
     #[error("{}: not supported: {what}", path.display())]
     Unsupported {
         /// The file.
@@ -51,8 +54,16 @@ pub enum ModelError {
         /// What is wrong.
         what: String,
     },
-    /// A tensor is missing, unexpected, or not of the shape or type that the configuration asks.
-    #[error("{}: tensor {name}: {what}", path.display())]
+    /// A folder without weights in a form that is read.
+    #[error("{}: {what}", dir.display())]
+    NoWeights {
+        /// The folder.
+        dir: PathBuf,
+        /// What it holds instead, and what to do.
+        what: String,
+    },
+    /// A tensor is missing, unexpected, or not of the shape or type that the configuration asks for.
+    #[error("{}: tensor {}: {what}", path.display(), name.escape_debug())]
     Tensor {
         /// The file.
         path: PathBuf,
@@ -61,6 +72,12 @@ pub enum ModelError {
         /// What is wrong with it.
         what: String,
     },
+}
+
+impl From<monolith_files::Error> for ModelError {
+    fn from(error: monolith_files::Error) -> ModelError {
+        ModelError::Io { path: error.path, source: error.source }
+    }
 }
 
 impl ModelError {

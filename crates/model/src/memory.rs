@@ -39,7 +39,7 @@ impl MemoryWeights {
         bytes[at..at + 2].copy_from_slice(&bf16::from_f32(value).to_le_bytes());
     }
 
-    /// The configuration, to be changed where shapes stay as they are (theta, eps).
+    /// The configuration; only what does not change shapes may be changed (theta, eps).
     pub fn config_mut(&mut self) -> &mut Config {
         &mut self.config
     }

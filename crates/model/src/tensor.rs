@@ -210,7 +210,9 @@ pub trait Weights: Sync {
     fn view(&self, tensor: Tensor) -> Bf16View<'_> {
         match self.stored(tensor) {
             StoredView::Bf16(view) => view,
-            StoredView::Fp8(_) => panic!("{} is fp8, no bf16 tensor", tensor.name()),
+            StoredView::Wide(_) | StoredView::Fp8(_) => {
+                panic!("{} is not stored in bf16", tensor.name())
+            }
         }
     }
 

@@ -4,7 +4,7 @@ use crate::{examples, exit, values};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use monolith_harness::bench::Output;
 use monolith_kernels::Arch;
-use monolith_pack::Formats;
+use monolith_pack::{Formats, ScaleSearch};
 use std::ffi::OsString;
 use std::path::PathBuf;
 
@@ -32,7 +32,7 @@ pub enum Command {
     /// Show what a pack holds, what a token reads of it, and the roofline
     #[command(after_help = examples::INSPECT)]
     Inspect(InspectArgs),
-    /// Write what a pack's weights are worth as a checkpoint, for programs that read no pack
+    /// Write the values of a pack's weights as a checkpoint, for programs that do not read packs
     #[command(after_help = examples::UNPACK)]
     Unpack(UnpackArgs),
     /// Make a model of synthetic weights, the same for the same seed
@@ -103,6 +103,11 @@ pub struct FormatArgs {
     #[arg(long, value_name = "FORMAT", value_parser = values::formats())]
     #[arg(hide_possible_values = true)]
     pub format: Option<Formats>,
+    /// How the scale of an FP8 row is chosen: amax (the largest weight maps to the largest code)
+    /// or mse (least squared error over a grid of scales) [default: amax, or as in the pack]
+    #[arg(long, value_name = "HOW", value_parser = values::scale_search())]
+    #[arg(hide_possible_values = true)]
+    pub scale_search: Option<ScaleSearch>,
 }
 
 /// How the engine is loaded.
@@ -444,6 +449,10 @@ pub struct QualityArgs {
     #[arg(long, visible_alias = "format", value_name = "FORMAT", value_parser = values::formats())]
     #[arg(hide_possible_values = true)]
     pub candidate_format: Option<Formats>,
+    /// How the candidate's FP8 scales are chosen: amax or mse [default: amax, or as in the pack]
+    #[arg(long, value_name = "HOW", value_parser = values::scale_search())]
+    #[arg(hide_possible_values = true)]
+    pub scale_search: Option<ScaleSearch>,
     /// The text that is scored, UTF-8 [default: heldout.txt in the model's folder]
     #[arg(long, value_name = "FILE")]
     pub text: Option<PathBuf>,

@@ -2,24 +2,17 @@
 //! cache.
 
 use crate::exit::{Code, Exit, OrExit};
-use crate::interrupt;
-use crate::progress::Progress;
 use crate::text_out::say;
 use anyhow::Context;
 use monolith_hub::{Error, Files, PullRequest, RepoId, Revision, Settings};
-use monolith_model::{Checkpoint, Config, ModelError, Weights, synth};
-use monolith_pack::{Formats, Header, Pack, Source, pack_to_bytes_as, pack_to_file_as};
+use monolith_model::{Checkpoint, Config, ModelError, synth};
+use monolith_pack::{Pack, Source};
 use monolith_text::{Error as Text, Tokenizer};
-use sha2::{Digest, Sha256};
 use std::ffi::OsStr;
 use std::fs::Metadata;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::time::UNIX_EPOCH;
-
-/// Models up to this size are packed in memory each time: it takes less than a second.
-const PACK_IN_MEMORY_BYTES: u64 = 64 << 20;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// A model that was found.
 pub struct Model {
@@ -27,11 +20,16 @@ pub struct Model {
     pub name: String,
     /// Where its tokenizer and chat template are.
     pub dir: PathBuf,
-    place: Place,
+    pub(crate) place: Place,
+    /// Whether it was said how its checkpoint is read.
+    said: AtomicBool,
 }
 
-enum Place {
+/// Where its weights are.
+pub(crate) enum Place {
+    /// In a folder; in the hub's cache it is a snapshot of this commit.
     Folder { revision: Option<String> },
+    /// In a pack.
     Pack(PathBuf),
 }
 
@@ -45,7 +43,7 @@ pub fn find(model: &OsStr) -> Result<Model, Exit> {
     let there = metadata(path)?;
     if there.as_ref().is_some_and(Metadata::is_dir) {
         check_folder(path)?;
-        return Ok(Model { name, dir: path.into(), place: Place::Folder { revision: None } });
+        return Ok(Model::new(name, path.into(), Place::Folder { revision: None }));
     }
     let looks_like_path = path.extension().is_some_and(|end| end == "pack")
         || name.starts_with(['.', '/', '~'])
@@ -57,11 +55,11 @@ pub fn find(model: &OsStr) -> Result<Model, Exit> {
             return Err(Exit::message(Code::Usage, what));
         }
         let dir = path.parent().unwrap_or(Path::new(".")).into();
-        return Ok(Model { name, dir, place: Place::Pack(path.into()) });
+        return Ok(Model::new(name, dir, Place::Pack(path.into())));
     }
     let (repo, revision) = name.split_once('@').unwrap_or((&name, "main"));
     let (dir, commit) = cached_snapshot(repo, revision)?;
-    Ok(Model { name: repo.to_owned(), dir, place: Place::Folder { revision: Some(commit) } })
+    Ok(Model::new(repo.to_owned(), dir, Place::Folder { revision: Some(commit) }))
 }
 
 /// The configuration of a named shape, or of a file.
@@ -179,7 +177,11 @@ fn cached_snapshot(repo: &str, revision: &str) -> Result<(PathBuf, String), Exit
 }
 
 impl Model {
-    /// The bf16 checkpoint, if the model is a folder.
+    fn new(name: String, dir: PathBuf, place: Place) -> Model {
+        Model { name, dir, place, said: AtomicBool::new(false) }
+    }
+
+    /// The checkpoint without FP8 tensors, if the model is a folder.
     ///
     /// # Errors
     /// A pack (which is no checkpoint), or a damaged folder, or one of another format.
@@ -199,21 +201,27 @@ impl Model {
         &self,
         open: impl FnOnce(&Path) -> Result<Checkpoint, ModelError>,
     ) -> Result<Checkpoint, Exit> {
-        match &self.place {
-            Place::Folder { .. } => open(&self.dir).map_err(|error| {
-                let code = match &error {
-                    ModelError::Io { source, .. } if source.kind() == ErrorKind::NotFound => {
-                        Code::NoModel
-                    }
-                    _ => Code::Failure,
-                };
-                Exit::new(code, error)
-            }),
-            Place::Pack(path) => {
-                let what = format!("{} is a pack; a model folder is wanted", path.display());
-                Err(Exit::message(Code::Usage, what))
+        if let Place::Pack(path) = &self.place {
+            let what = format!("{} is a pack; name a model folder", path.display());
+            return Err(Exit::message(Code::Usage, what));
+        }
+        let checkpoint = open(&self.dir).map_err(|error| {
+            let code = match &error {
+                ModelError::NoWeights { .. } => Code::NoModel,
+                ModelError::Io { source, .. } if source.kind() == ErrorKind::NotFound => {
+                    Code::NoModel
+                }
+                _ => Code::Failure,
+            };
+            Exit::new(code, error)
+        })?;
+        // Once, however often the command reads it.
+        if !self.said.swap(true, Ordering::Relaxed) {
+            for remark in checkpoint.remarks() {
+                say(&format!("monolith: {}: {remark}", self.name));
             }
         }
+        Ok(checkpoint)
     }
 
     /// The configuration, without the weights being read.
@@ -260,81 +268,6 @@ impl Model {
             Exit::message(Code::NoModel, what)
         })
     }
-
-    /// The pack: the file itself, or made from the folder (and kept in the user's cache if it is
-    /// large) in these formats, without any in those in which it is stored.
-    ///
-    /// # Errors
-    /// A damaged model or pack, code 2 for a pack of other formats, weights that the formats do
-    /// not hold, or a cache that cannot be written to.
-    pub fn pack(&self, formats: Option<Formats>) -> Result<Arc<Pack>, Exit> {
-        let _progress = Progress::new(format!("reading {}", self.name));
-        if let Place::Pack(path) = &self.place {
-            let pack = Pack::open(path)?;
-            check_formats(&pack, formats, path)?;
-            return Ok(Arc::new(pack));
-        }
-        let checkpoint = self.checkpoint_as_stored()?;
-        let formats = formats.unwrap_or_else(|| Formats::as_stored(&checkpoint));
-        let bytes: u64 =
-            checkpoint.files().filter_map(|file| file.metadata().ok()).map(|m| m.len()).sum();
-        if bytes <= PACK_IN_MEMORY_BYTES {
-            let pack = pack_to_bytes_as(&checkpoint, self.source(), formats)?;
-            return Ok(Arc::new(Pack::from_bytes(pack, &self.name)?));
-        }
-        let path = cache_dir()?.join(format!("{}.pack", fingerprint(&checkpoint, formats)?));
-        if let Ok(pack) = Pack::open(&path) {
-            return Ok(Arc::new(pack));
-        }
-        let (name, format) = (&self.name, formats.name());
-        say(&format!("packing {name} as {format} into {} (once)", path.display()));
-        write_pack(&checkpoint, self.source(), formats, &path)?;
-        Ok(Arc::new(Pack::open(&path)?))
-    }
-}
-
-/// Whether a pack is in the formats asked for, if any were.
-fn check_formats(pack: &Pack, asked: Option<Formats>, path: &Path) -> Result<(), Exit> {
-    let found = pack.header().formats;
-    match asked {
-        Some(asked) if asked != found => {
-            let what = format!(
-                "--format {}: {} is {}; name the model's folder, or leave --format out",
-                asked.name(),
-                path.display(),
-                found.name()
-            );
-            Err(Exit::message(Code::Usage, what))
-        }
-        _ => Ok(()),
-    }
-}
-
-/// Writes a pack under a progress bar.
-///
-/// # Errors
-/// A folder that cannot be written to, or weights that the formats do not hold; code 130 for
-/// Ctrl-C, which leaves no file.
-pub fn write_pack(
-    weights: &dyn Weights,
-    source: Source,
-    formats: Formats,
-    path: &Path,
-) -> Result<Header, Exit> {
-    let _guard = interrupt::guard();
-    let progress = Progress::bytes("packing");
-    let written = pack_to_file_as(weights, source, formats, path, |done, total| {
-        progress.at(done, total);
-        interrupt::check()
-    });
-    drop(progress);
-    match written {
-        Err(_) if interrupt::raised() => {
-            let what = format!("interrupted: {} was not written", path.display());
-            Err(Exit::message(Code::Interrupted, what))
-        }
-        written => Ok(written?),
-    }
 }
 
 /// The folder for packs, and for the last fault: `MONOLITH_CACHE`, or `monolith` in the user's
@@ -350,22 +283,4 @@ pub fn cache_dir() -> Result<PathBuf, Exit> {
         format!("{}: no folder for packs: set MONOLITH_CACHE to another one", dir.display())
     })?;
     Ok(dir)
-}
-
-/// Names a pack by its formats and its checkpoint's configuration and files, by name, size and
-/// time: enough to notice a change, at no reading of the weights.
-fn fingerprint(checkpoint: &Checkpoint, formats: Formats) -> anyhow::Result<String> {
-    let mut hash = Sha256::new();
-    hash.update(monolith_abi::pack::LAYOUT_VERSION.to_le_bytes());
-    hash.update(formats.name());
-    hash.update(std::fs::read(checkpoint.dir().join("config.json"))?);
-    for file in checkpoint.files() {
-        let file = file.canonicalize()?;
-        let metadata = file.metadata()?;
-        let modified = metadata.modified()?.duration_since(UNIX_EPOCH).unwrap_or_default();
-        hash.update(file.to_string_lossy().as_bytes());
-        hash.update(metadata.len().to_le_bytes());
-        hash.update(modified.as_nanos().to_le_bytes());
-    }
-    Ok(hash.finalize().iter().take(16).map(|byte| format!("{byte:02x}")).collect())
 }

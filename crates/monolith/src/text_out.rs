@@ -2,6 +2,7 @@
 
 use crate::progress;
 use anyhow::Context;
+use monolith_files::{WholeFile, write_whole};
 use std::io::{Read, Write};
 use std::path::Path;
 
@@ -118,10 +119,8 @@ pub fn check_writable(path: &Path) -> anyhow::Result<()> {
     if std::fs::metadata(path).is_ok_and(|there| !there.is_file()) {
         anyhow::bail!("{} cannot be written: it is no regular file", path.display());
     }
-    let attempt = folder_of(path).join(format!(".monolith-{}", std::process::id()));
-    std::fs::File::create_new(&attempt)
-        .and_then(|_| std::fs::remove_file(&attempt))
-        .with_context(|| format!("{} cannot be written", path.display()))
+    // A temporary of the kind that the writing will need, gone at once.
+    cannot(path, WholeFile::create(path).map(drop))
 }
 
 /// Writes a file whole or not at all.
@@ -129,20 +128,10 @@ pub fn check_writable(path: &Path) -> anyhow::Result<()> {
 /// # Errors
 /// A folder that cannot be written to, or a full disk; the message names the file.
 pub fn write_file(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
-    let write = || -> std::io::Result<()> {
-        let mut builder = tempfile::Builder::new();
-        // As the umask leaves it, not as private as a temporary file.
-        #[cfg(unix)]
-        builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
-        let mut file = builder.tempfile_in(folder_of(path))?;
-        file.write_all(bytes)?;
-        file.as_file().sync_all()?;
-        file.persist(path).map_err(|error| error.error)?;
-        Ok(())
-    };
-    write().with_context(|| format!("{} cannot be written", path.display()))
+    cannot(path, write_whole(path, bytes))
 }
 
-fn folder_of(path: &Path) -> &Path {
-    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
+fn cannot(path: &Path, result: Result<(), monolith_files::Error>) -> anyhow::Result<()> {
+    let result = result.map_err(|error| error.source);
+    result.with_context(|| format!("{} cannot be written", path.display()))
 }

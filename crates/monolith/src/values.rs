@@ -3,7 +3,7 @@
 use clap::builder::{PossibleValuesParser, RangedU64ValueParser, TypedValueParser};
 use monolith_harness::bench::Output;
 use monolith_kernels::{Arch, KernelError};
-use monolith_pack::Formats;
+use monolith_pack::{Formats, ScaleSearch};
 use std::str::FromStr;
 
 /// A count that is not 0.
@@ -58,6 +58,12 @@ pub fn output() -> impl TypedValueParser<Value = Output> {
 pub fn formats() -> impl TypedValueParser<Value = Formats> {
     PossibleValuesParser::new(Formats::NAMED.map(Formats::name))
         .map(|name| Formats::from_name(&name).unwrap_or(Formats::BF16))
+}
+
+/// How scales are chosen, by its name.
+pub fn scale_search() -> impl TypedValueParser<Value = ScaleSearch> {
+    PossibleValuesParser::new(ScaleSearch::ALL.map(ScaleSearch::name))
+        .map(|name| ScaleSearch::from_name(&name).unwrap_or_default())
 }
 
 /// An architecture that there are kernels for.

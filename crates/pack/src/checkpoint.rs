@@ -1,70 +1,72 @@
-//! Pack to checkpoint: what the pack's weights are worth, for programs that read no pack.
+//! Pack to checkpoint: the values of the pack's weights, for programs that do not read packs.
 
 use crate::{Pack, PackError};
+use monolith_files::{WholeFolder, sync_watched, write_whole};
 use monolith_model::Tensor;
-use safetensors::{Dtype, View};
-use std::borrow::Cow;
-use std::collections::HashMap;
+use monolith_model::safetensors_file::{Entry, header};
+use std::fs::File;
+use std::io::Write;
 use std::path::Path;
+
+/// Bytes that are written between two calls of the progress.
+const WRITTEN_AT_ONCE: usize = 4 << 20;
 
 /// Writes `config.json` and `model.safetensors` into a new folder, whole or not at all: bf16
 /// tensors as they were, others as the f32 values that their codes and scales stand for.
+/// `progress` is told the bytes done, of [`checkpoint_bytes`], and ends the writing by an error.
 ///
 /// # Errors
-/// A folder that exists, or what the system says of the disk.
-pub fn write_checkpoint(pack: &Pack, dir: &Path) -> Result<(), PackError> {
-    let exists = || std::io::Error::new(std::io::ErrorKind::AlreadyExists, "it exists");
+/// A folder that exists, what the system says of the disk, or the error of `progress`.
+pub fn write_checkpoint(
+    pack: &Pack,
+    dir: &Path,
+    mut progress: impl FnMut(u64, u64) -> std::io::Result<()>,
+) -> Result<(), PackError> {
     if dir.exists() {
-        return Err(PackError::io(dir)(exists()));
+        let exists = std::io::Error::new(std::io::ErrorKind::AlreadyExists, "it exists");
+        return Err(PackError::io(dir)(exists));
     }
-    let parent = dir.parent().filter(|parent| !parent.as_os_str().is_empty());
-    let parent = parent.unwrap_or(Path::new("."));
-    let partial = tempfile::Builder::new().prefix(".unpack-").tempdir_in(parent);
-    let partial = partial.map_err(PackError::io(parent))?;
-    let config = partial.path().join("config.json");
-    std::fs::write(&config, pack.config().to_json()).map_err(PackError::io(&config))?;
-    let weights = partial.path().join("model.safetensors");
-    // transformers asks which framework's layout the tensors have.
-    let metadata = HashMap::from([("format".to_owned(), "pt".to_owned())]);
-    let tensors = Tensor::all(pack.config()).into_iter().map(|tensor| {
-        let values = Values { pack, tensor, shape: shape(pack, tensor) };
-        (tensor.name(), values)
-    });
-    safetensors::serialize_to_file(tensors, Some(metadata), &weights)
-        .map_err(|error| PackError::io(&weights)(std::io::Error::other(error)))?;
-    std::fs::rename(partial.path(), dir).map_err(PackError::io(dir))?;
-    // It has another name now, and nothing is left to remove.
-    let _ = partial.keep();
-    Ok(())
+    let folder = WholeFolder::create(dir)?;
+    let config = pack.config().to_json();
+    write_whole(&folder.temporary_path().join("config.json"), config.as_bytes())?;
+    let path = folder.temporary_path().join("model.safetensors");
+    write_weights(pack, &path, &mut progress).map_err(PackError::io(dir))?;
+    Ok(folder.commit()?)
 }
 
-fn shape(pack: &Pack, tensor: Tensor) -> Vec<usize> {
+fn write_weights(
+    pack: &Pack,
+    path: &Path,
+    progress: &mut impl FnMut(u64, u64) -> std::io::Result<()>,
+) -> std::io::Result<()> {
+    let (mut done, total) = (0, checkpoint_bytes(pack));
+    let mut file = File::create(path)?;
+    file.write_all(&header(tensors(pack).map(|tensor| entry(pack, tensor))))?;
+    for tensor in tensors(pack) {
+        for part in pack.value_bytes(tensor).chunks(WRITTEN_AT_ONCE) {
+            file.write_all(part)?;
+            done += part.len() as u64;
+            progress(done, total)?;
+        }
+    }
+    sync_watched(&file, || progress(total, total))
+}
+
+/// Bytes of the weights that [`write_checkpoint`] writes.
+pub fn checkpoint_bytes(pack: &Pack) -> u64 {
+    tensors(pack).map(|tensor| entry(pack, tensor).bytes).sum()
+}
+
+/// All tensors, those in f32 first: each is aligned to its own size then.
+fn tensors(pack: &Pack) -> impl Iterator<Item = Tensor> {
+    let mut all = Tensor::all(pack.config());
+    all.sort_by_key(|tensor| pack.is_bf16(*tensor));
+    all.into_iter()
+}
+
+fn entry(pack: &Pack, tensor: Tensor) -> Entry {
     let (rows, cols) = tensor.shape(pack.config());
-    if tensor.is_norm() { vec![cols] } else { vec![rows, cols] }
-}
-
-/// A tensor's values, made when they are asked for: a whole model in f32 need not fit the memory.
-struct Values<'a> {
-    pack: &'a Pack,
-    tensor: Tensor,
-    shape: Vec<usize>,
-}
-
-impl View for Values<'_> {
-    fn dtype(&self) -> Dtype {
-        if self.pack.is_bf16(self.tensor) { Dtype::BF16 } else { Dtype::F32 }
-    }
-
-    fn shape(&self) -> &[usize] {
-        &self.shape
-    }
-
-    fn data(&self) -> Cow<'_, [u8]> {
-        Cow::Owned(self.pack.value_bytes(self.tensor))
-    }
-
-    fn data_len(&self) -> usize {
-        let size = if self.pack.is_bf16(self.tensor) { 2 } else { 4 };
-        size * self.shape.iter().product::<usize>()
-    }
+    let shape = if tensor.is_norm() { vec![cols] } else { vec![rows, cols] };
+    let (dtype, size) = if pack.is_bf16(tensor) { ("BF16", 2) } else { ("F32", 4) };
+    Entry { name: tensor.name(), dtype, shape, bytes: (rows * cols * size) as u64 }
 }

@@ -1,4 +1,4 @@
-//! What a section's bytes must be beyond their sha256: a kernel multiplies whatever it is given.
+//! Checks of a section's bytes beyond their sha256: a kernel multiplies whatever it is given.
 
 use crate::format::fragment_cols;
 use crate::layout::Section;
@@ -6,8 +6,8 @@ use monolith_abi::WeightFormat;
 use monolith_abi::pack::{FRAGMENT_BYTES_FP8, SCALE_BYTES_FP8, TILE_ROWS, fragment_index_fp8};
 use monolith_model::{Config, e4m3};
 
-/// Checks an FP8 section: no code that is no number, a positive scale for each row, and zeros for
-/// the rows that only fill the last tile.
+/// Checks an FP8 section: no NaN code, a positive scale for each row, and zeros for the rows that
+/// only fill the last tile.
 ///
 /// # Errors
 /// What is wrong, naming row and column as stored.
@@ -21,7 +21,7 @@ pub(crate) fn check_fp8(section: Section, config: &Config, bytes: &[u8]) -> Resu
         if hits != 0 {
             let (row, col) = place_of_nan(codes);
             let row = tile * TILE_ROWS + row;
-            return Err(format!("row {row}, column {col}: a code that is no number"));
+            return Err(format!("row {row}, column {col}: a NaN code"));
         }
         for (row, scale) in scales.as_chunks::<4>().0.iter().enumerate() {
             let (row, scale) = (tile * TILE_ROWS + row, f32::from_le_bytes(*scale));
@@ -37,7 +37,7 @@ pub(crate) fn check_fp8(section: Section, config: &Config, bytes: &[u8]) -> Resu
     Ok(())
 }
 
-/// Row and column of the first code, in order of rows, that is no number.
+/// Row and column of the first NaN code, in order of rows.
 fn place_of_nan(codes: &[u8]) -> (usize, usize) {
     let per_fragment = fragment_cols(WeightFormat::Fp8);
     let cols = codes.len() / FRAGMENT_BYTES_FP8 * per_fragment;

@@ -1,4 +1,4 @@
-//! Which matrices have which format, and what a format means for the bytes of a tile.
+//! The format of each matrix, and what a format means for the bytes of a tile.
 
 use crate::layout::{Section, padded};
 use monolith_abi::WeightFormat;
@@ -28,7 +28,7 @@ impl Formats {
     /// The layers in FP8, LM head and embedding in bf16.
     pub const FP8_HEAD_BF16: Formats =
         Formats { layers: WeightFormat::Fp8, head: WeightFormat::Bf16 };
-    /// Those that have a name on the command line.
+    /// The formats that have a name on the command line.
     pub const NAMED: [Formats; 3] = [Formats::BF16, Formats::FP8, Formats::FP8_HEAD_BF16];
 
     /// The name on the command line and in tables.
@@ -41,13 +41,13 @@ impl Formats {
         }
     }
 
-    /// The named formats of this name.
+    /// The formats with this name on the command line.
     pub fn from_name(name: &str) -> Option<Formats> {
         Formats::NAMED.into_iter().find(|formats| formats.name() == name)
     }
 
-    /// FP8 where any tensor is stored in FP8, so that no value needs another format: bf16 for all
-    /// but FP8 checkpoints.
+    /// FP8 where any tensor is stored in FP8, so that no value has to be converted; bf16 for every
+    /// other checkpoint.
     pub fn as_stored(weights: &dyn Weights) -> Formats {
         let mut formats = Formats::BF16;
         for tensor in Tensor::all(weights.config()) {
@@ -96,7 +96,7 @@ impl TryFrom<FormatNames> for Formats {
     }
 }
 
-/// How a format's elements lie in a tile.
+/// The layout of a format's elements in a tile.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Geometry {
     /// The format's name.
@@ -112,7 +112,7 @@ pub struct Geometry {
 }
 
 impl Geometry {
-    /// The only geometry of this format that this version knows.
+    /// The geometry of this format: this version knows one.
     pub fn of(format: WeightFormat) -> Geometry {
         let (fragment_order, scales) = match format {
             WeightFormat::Bf16 => ("mma.m16n8k16.a", None),
@@ -159,7 +159,7 @@ pub(crate) fn tile_bytes(format: WeightFormat, cols: usize) -> usize {
     cols.div_ceil(fragment_cols(format)) * fragment_bytes(format) + scale_bytes(format)
 }
 
-/// Bytes that hold one row's values, padding aside: what reading a single row costs.
+/// Bytes of one row's values without padding: the cost of reading a single row.
 pub(crate) fn row_bytes(format: WeightFormat, cols: usize) -> u64 {
     let element = fragment_bytes(format) / (fragment_cols(format) * TILE_ROWS);
     (cols * element + scale_bytes(format) / TILE_ROWS) as u64

@@ -2,9 +2,10 @@
 
 use crate::format::{Formats, Geometry, row_bytes};
 use crate::layout::Section;
-use crate::{PackError, Quantization};
+use crate::{PackError, Quantization, Recipe, ScaleSearch};
 use monolith_abi::WeightFormat;
 use monolith_abi::pack::{LAYOUT_VERSION, SECTION_ALIGN, TILE_ROWS};
+use monolith_files::hex;
 use monolith_model::Config;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -52,6 +53,13 @@ pub struct Header {
     pub source: Source,
     /// The format of every matrix.
     pub formats: Formats,
+    /// How the scales of the rows that were quantized here were chosen.
+    #[serde(default, skip_serializing_if = "ScaleSearch::is_amax")]
+    pub scale_search: ScaleSearch,
+    /// The token ids that ended a generation of the model when it was packed; absent from packs
+    /// that were made before this was recorded.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub end_ids: Option<Vec<u32>>,
     /// Rows of a tile.
     pub tile_rows: usize,
     /// How elements and scales lie in a tile, for each format that a matrix has.
@@ -86,8 +94,8 @@ fn geometry(formats: Formats) -> Vec<Geometry> {
 
 impl Header {
     /// The header of a model's pack, its sections placed but their sha256 still empty.
-    pub(crate) fn of(config: &Config, source: Source, formats: Formats) -> Header {
-        let text = config.to_json();
+    pub(crate) fn of(config: &Config, recipe: &Recipe) -> Header {
+        let (text, formats) = (config.to_json(), recipe.formats);
         let mut offset = 0;
         let sections = Section::all(config)
             .into_iter()
@@ -112,8 +120,15 @@ impl Header {
         let mut header = Header {
             config: serde_json::from_str(&text).expect("a config's own JSON parses"),
             config_sha256: hex(&Sha256::digest(&text)),
-            source,
+            source: recipe.source.clone(),
             formats,
+            // Where nothing has scales, nothing was searched for.
+            scale_search: if formats.has_scales() {
+                recipe.scale_search
+            } else {
+                ScaleSearch::Amax
+            },
+            end_ids: recipe.end_ids.clone(),
             tile_rows: TILE_ROWS,
             geometry: geometry(formats),
             bytes_per_token: 0,
@@ -152,6 +167,11 @@ impl Header {
         kinds
     }
 
+    /// Bytes of all sections, without the gaps between them.
+    pub(crate) fn section_bytes(&self) -> u64 {
+        self.sections.iter().map(|entry| entry.bytes).sum()
+    }
+
     /// Length of the payload.
     pub fn payload_bytes(&self) -> u64 {
         self.sections.last().map_or(0, |last| last.offset + last.bytes)
@@ -166,7 +186,13 @@ impl Header {
         let text = self.config.to_string();
         let config = Config::parse(text.as_bytes(), path)
             .map_err(|error| wrong(format!("its model: {error}")))?;
-        let mut expected = Header::of(&config, self.source.clone(), self.formats);
+        let recipe = Recipe {
+            source: self.source.clone(),
+            formats: self.formats,
+            scale_search: self.scale_search,
+            end_ids: self.end_ids.clone(),
+        };
+        let mut expected = Header::of(&config, &recipe);
         if self.sections.len() != expected.sections.len() {
             let (found, wanted) = (self.sections.len(), expected.sections.len());
             return Err(wrong(format!("{found} sections, the model has {wanted}")));
@@ -174,12 +200,17 @@ impl Header {
         for (found, wanted) in self.sections.iter().zip(&mut expected.sections) {
             wanted.sha256.clone_from(&found.sha256);
             wanted.quantization.clone_from(&found.quantization);
-            if !found.quantization_is_possible() {
-                return Err(wrong(format!("section {}: quantization cannot be", found.name)));
-            }
+            // Its place first: the numbers are then of rows and columns that the model has.
             if found != wanted {
                 return Err(wrong(format!("section {} is not where the model asks", found.name)));
             }
+            if !found.quantization_is_possible() {
+                return Err(wrong(format!("section {}: quantization cannot be", found.name)));
+            }
+        }
+        if self.scale_search != expected.scale_search {
+            let name = self.scale_search.name();
+            return Err(wrong(format!("scale_search {name}, but no matrix has scales")));
         }
         if *self != expected {
             return Err(wrong("geometry or sizes do not follow from the model".into()));
@@ -198,9 +229,4 @@ impl Header {
         }
         Ok(())
     }
-}
-
-/// Lower-case hexadecimal.
-pub(crate) fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -1,4 +1,4 @@
-//! Which sections a pack has, in which order, and which tensor's row lies where.
+//! The sections of a pack, their order, and the place of each tensor's rows in them.
 
 use crate::format::tile_bytes;
 use monolith_abi::WeightFormat;
@@ -166,7 +166,7 @@ impl Section {
         }
     }
 
-    /// In which section, and from which row or vector offset on, a tensor lies.
+    /// The section that holds a tensor, and where in it the tensor begins.
     pub(crate) fn of_tensor(config: &Config, tensor: Tensor) -> (Section, Place) {
         let (hidden, head) = (config.hidden, config.head_dim);
         let (q, kv) = (config.q_dim(), config.kv_dim());
@@ -194,7 +194,7 @@ impl Section {
     }
 }
 
-/// Where in its section a tensor lies.
+/// The place of a tensor in its section.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Place {
     /// From this element of a vector on.

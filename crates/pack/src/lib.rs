@@ -17,8 +17,8 @@
 //!
 //! Rows and columns are padded with zeros, and the scales of padding rows are 0. A block's weight
 //! stream is a contiguous range of tiles, so the file does not depend on the number of blocks.
-//! An FP8 weight is its E4M3 code's value times its row's scale; no code is NaN, no scale of a
-//! row is 0, subnormal or negative.
+//! An FP8 weight is the value of its E4M3 code times the scale of its row. No code is NaN, and no
+//! scale of a row is 0, subnormal or negative.
 
 mod checkpoint;
 mod content;
@@ -28,25 +28,29 @@ mod layout;
 mod matrix;
 mod quantize;
 mod read;
+mod recipe;
 mod report;
+mod scales;
+mod tiles;
 mod unpacked;
 mod write;
 
-pub use checkpoint::write_checkpoint;
+pub use checkpoint::{checkpoint_bytes, write_checkpoint};
 pub use format::{Formats, Geometry};
 pub use header::{Header, SectionEntry, Source};
 pub use layout::{LayerSection, Section, padded};
 pub use matrix::MatrixView;
 pub use quantize::Quantization;
-pub use read::Pack;
+pub use read::{Pack, Progress};
+pub use recipe::Recipe;
 pub use report::KindReport;
+pub use scales::ScaleSearch;
 pub use unpacked::Unpacked;
-pub use write::{pack_to_bytes, pack_to_bytes_as, pack_to_file, pack_to_file_as};
+pub use write::{pack_to_bytes, pack_to_bytes_as, pack_to_file};
 
 use std::path::PathBuf;
 
-/// What can be wrong with a pack. Every message names the file, and the section where there is
-/// one.
+/// An error of a pack. Every message names the file, and the section where there is one.
 #[derive(Debug, thiserror::Error)]
 pub enum PackError {
     /// A file could not be read or written.
@@ -99,7 +103,7 @@ pub enum PackError {
         /// What does not match.
         what: String,
     },
-    /// The bytes are those that were written, but no engine could compute with them.
+    /// The bytes are those that were written, but no engine can compute with them.
     #[error("{}: section {section}, {what}", path.display())]
     Content {
         /// The file.
@@ -109,7 +113,7 @@ pub enum PackError {
         /// Row, column, and what is wrong there.
         what: String,
     },
-    /// A row of the weights to be packed has no form in the format asked for.
+    /// A row of the weights cannot be represented in the requested format.
     #[error("tensor {tensor}, row {row}: {what}")]
     Row {
         /// The tensor's published name.
@@ -119,7 +123,7 @@ pub enum PackError {
         /// What is wrong with it.
         what: String,
     },
-    /// A tensor that is FP8 in the checkpoint was to become bf16, which does not hold its values.
+    /// A tensor is FP8 in the checkpoint, and bf16 was requested, which does not hold its values.
     #[error(
         "tensor {tensor}: FP8 in the checkpoint, and bf16 does not hold its values: ask for \
              a format in which it stays FP8"
@@ -128,7 +132,7 @@ pub enum PackError {
         /// The tensor's published name.
         tensor: String,
     },
-    /// The header is whole but says something that cannot be.
+    /// The header is whole but contradicts itself.
     #[error("{}: header: {what}", path.display())]
     Header {
         /// The file.
@@ -136,6 +140,12 @@ pub enum PackError {
         /// What is wrong.
         what: String,
     },
+}
+
+impl From<monolith_files::Error> for PackError {
+    fn from(error: monolith_files::Error) -> PackError {
+        PackError::Io { path: error.path, source: error.source }
+    }
 }
 
 impl PackError {

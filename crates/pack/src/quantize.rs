@@ -1,22 +1,23 @@
-//! bf16 rows to E4M3 codes, one scale a row, and what that loses.
+//! bf16 rows to E4M3 codes with one scale per row, and the error that this makes.
 
+use crate::scales::{ScaleSearch, least_squares};
 use monolith_model::e4m3;
 use serde::{Deserialize, Serialize};
 
-/// What quantizing a matrix lost, over those of its rows that were quantized here.
+/// The error of quantizing a matrix, over the rows that were quantized here.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Quantization {
-    /// Frobenius norm of the difference, by that of the input.
+    /// Frobenius norm of the difference, divided by that of the input.
     pub relative_error: f32,
-    /// The same of the row where it is largest.
+    /// The same for the row where it is largest.
     pub worst_row_error: f32,
-    /// Weights that lay so far beyond the largest code's value that they were cut, not rounded.
+    /// Weights so far beyond the largest code's value that they were clipped, not rounded.
     pub saturated: u64,
-    /// Weights other than 0 that became 0.
+    /// Nonzero weights that became 0.
     pub zeros: u64,
     /// Rows that were quantized here.
     pub rows_quantized: u64,
-    /// Rows whose codes and scales were taken over as they were in the checkpoint.
+    /// Rows whose codes and scales were copied from the checkpoint.
     pub rows_taken_over: u64,
 }
 
@@ -24,7 +25,7 @@ impl Quantization {
     /// Whether the numbers can be those of a matrix of this many rows and columns.
     pub(crate) fn is_possible(&self, rows: usize, cols: usize) -> bool {
         let share = |error: f32| error.is_finite() && error >= 0.0;
-        let weights = rows as u64 * cols as u64;
+        let Some(weights) = (rows as u64).checked_mul(cols as u64) else { return false };
         share(self.relative_error)
             && share(self.worst_row_error)
             && self.saturated <= weights
@@ -68,6 +69,12 @@ impl Sums {
         self.rows_taken_over += other.rows_taken_over;
     }
 
+    /// Squared error of all rows that were quantized.
+    #[cfg(test)]
+    pub(crate) fn error_squares(&self) -> f64 {
+        self.error_squares
+    }
+
     pub(crate) fn finish(self) -> Quantization {
         let share = if self.input_squares > 0.0 {
             (self.error_squares / self.input_squares).sqrt()
@@ -85,23 +92,27 @@ impl Sums {
     }
 }
 
-/// Why a row has no FP8 form.
+/// Why a row cannot be represented in FP8.
 #[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
 pub(crate) enum RowFault {
     #[error("column {col} is {value}")]
     NotFinite { col: usize, value: f32 },
-    #[error("all of it is 0, which has no scale")]
+    #[error("all of its values are 0, so that it has no scale")]
     Zeros,
     #[error("its largest value is {largest:e}, too small for a scale that every GPU multiplies by")]
     TooSmall { largest: f32 },
 }
 
-/// The codes of a row of little-endian bf16 values, and its scale: the largest magnitude lies on
-/// the largest code.
+/// Quantizes a row of little-endian bf16 values: fills `codes` and returns the row's scale, which
+/// `search` chooses.
 ///
 /// Rounding is that of the exact quotient. f64 suffices: a quotient of 8 by 24 bits lies on a tie,
 /// which has 5 bits, or further from it than 2^-30 of its size.
-pub(crate) fn quantize_row(row: &[u8], codes: &mut [u8]) -> Result<(f32, Sums), RowFault> {
+pub(crate) fn quantize_row(
+    row: &[u8],
+    codes: &mut [u8],
+    search: ScaleSearch,
+) -> Result<(f32, Sums), RowFault> {
     let (weights, _) = row.as_chunks::<2>();
     let largest = weights.iter().map(|&pair| u16::from_le_bytes(pair) & 0x7fff).max().unwrap_or(0);
     let largest = f32::from_bits(u32::from(largest) << 16);
@@ -116,6 +127,10 @@ pub(crate) fn quantize_row(row: &[u8], codes: &mut [u8]) -> Result<(f32, Sums), 
     if !scale.is_normal() {
         return Err(RowFault::TooSmall { largest });
     }
+    let scale = match search {
+        ScaleSearch::Amax => scale,
+        ScaleSearch::Mse => least_squares(weights, scale),
+    };
     let mut sums = Sums { rows_quantized: 1, ..Sums::default() };
     let by = f64::from(scale);
     for (&pair, code) in weights.iter().zip(codes) {
@@ -132,10 +147,10 @@ pub(crate) fn quantize_row(row: &[u8], codes: &mut [u8]) -> Result<(f32, Sums), 
     Ok((scale, sums))
 }
 
-/// Half a step above the largest code's value: what lies beyond would be rounded further up.
+/// Half a step above the largest code's value: beyond it, a value would be rounded further up.
 const SATURATED_FROM: f64 = 464.0;
 
-fn widen(pair: [u8; 2]) -> f32 {
+pub(crate) fn widen(pair: [u8; 2]) -> f32 {
     f32::from_bits(u32::from(u16::from_le_bytes(pair)) << 16)
 }
 
@@ -154,7 +169,8 @@ mod tests {
     fn quantized(row: &[f32]) -> Result<(Vec<u8>, f32, Sums), RowFault> {
         let bytes: Vec<u8> = row.iter().flat_map(|&x| bf16::from_f32(x).to_le_bytes()).collect();
         let mut codes = vec![0; row.len()];
-        quantize_row(&bytes, &mut codes).map(|(scale, sums)| (codes, scale, sums))
+        quantize_row(&bytes, &mut codes, ScaleSearch::Amax)
+            .map(|(scale, sums)| (codes, scale, sums))
     }
 
     /// The code nearest to `weight / scale`, ties to even, by comparing integers: every value here

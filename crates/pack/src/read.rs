@@ -1,19 +1,27 @@
 //! Pack to weights.
 
 use crate::content;
-use crate::header::{Header, hex};
+use crate::header::Header;
 use crate::layout::{Place, Section, padded};
 use crate::matrix::MatrixView;
 use crate::{PackError, Source};
 use memmap2::Mmap;
 use monolith_abi::WeightFormat;
 use monolith_abi::pack::{MAGIC, PREAMBLE_BYTES, SECTION_ALIGN};
-use monolith_model::{Config, Tensor};
+use monolith_files::{FileKind, hex};
+use monolith_model::{Config, Tensor, json};
 use rayon::prelude::*;
 use sha2::{Digest, Sha256};
 use std::fs::File;
 use std::ops::Range;
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Is told the bytes done and the bytes in all, and ends the work by an error.
+pub type Progress<'a> = &'a (dyn Fn(u64, u64) -> std::io::Result<()> + Sync);
+
+/// Bytes that are hashed between two calls of the progress: some milliseconds of work.
+const HASHED_AT_ONCE: usize = 4 << 20;
 
 /// An open pack: every byte checked against the header's sha256.
 #[derive(Debug)]
@@ -21,7 +29,7 @@ pub struct Pack {
     bytes: Bytes,
     header: Header,
     config: Config,
-    /// Place of each section in the file, in order of [`Section::all`].
+    /// Byte range of each section in the file, in order of [`Section::all`].
     places: Vec<Range<usize>>,
 }
 
@@ -47,11 +55,20 @@ impl Pack {
     /// A file that is missing, foreign, of another layout version, truncated or altered, or
     /// whose header contradicts itself.
     pub fn open(path: &Path) -> Result<Pack, PackError> {
+        Pack::open_watched(path, &|_, _| Ok(()))
+    }
+
+    /// The same, with `progress` told the bytes that are checked and the bytes in all, by several
+    /// threads and not always in order. It ends the checking by an error.
+    ///
+    /// # Errors
+    /// Those of [`Pack::open`], and [`PackError::Io`] with the error of `progress`.
+    pub fn open_watched(path: &Path, progress: Progress) -> Result<Pack, PackError> {
         let file = File::open(path).map_err(PackError::io(path))?;
         // SAFETY: the map is read-only and private to this process; packs are replaced by
         // renaming a whole new file over them, never written in place.
         let map = unsafe { Mmap::map(&file) }.map_err(PackError::io(path))?;
-        Pack::check(Bytes::Map(map), path)
+        Pack::check(Bytes::Map(map), path, progress)
     }
 
     /// The same for a pack in memory; `name` stands for it in messages.
@@ -59,10 +76,10 @@ impl Pack {
     /// # Errors
     /// See [`Pack::open`].
     pub fn from_bytes(bytes: Vec<u8>, name: &str) -> Result<Pack, PackError> {
-        Pack::check(Bytes::Memory(bytes), Path::new(name))
+        Pack::check(Bytes::Memory(bytes), Path::new(name), &|_, _| Ok(()))
     }
 
-    fn check(bytes: Bytes, path: &Path) -> Result<Pack, PackError> {
+    fn check(bytes: Bytes, path: &Path, progress: Progress) -> Result<Pack, PackError> {
         let all = bytes.all();
         let (header, payload) = read_front(all, path)?;
         let config = header.check(path)?;
@@ -79,11 +96,21 @@ impl Pack {
                 begin..begin + entry.bytes as usize
             })
             .collect();
+        let (done, total) = (AtomicU64::new(0), header.section_bytes());
+        let proceed = |bytes: usize| {
+            let done = done.fetch_add(bytes as u64, Ordering::Relaxed) + bytes as u64;
+            progress(done, total).map_err(PackError::io(path))
+        };
         let sections = Section::all(&config);
         (header.sections.par_iter().zip(&places)).zip(&sections).try_for_each(
             |((entry, place), &section)| {
                 let bytes = &all[place.clone()];
-                if hex(&Sha256::digest(bytes)) != entry.sha256 {
+                let mut hash = Sha256::new();
+                for part in bytes.chunks(HASHED_AT_ONCE) {
+                    hash.update(part);
+                    proceed(part.len())?;
+                }
+                if hex(&hash.finalize()) != entry.sha256 {
                     let what = format!("section {} does not match its sha256", entry.name);
                     return Err(PackError::Altered { path: path.to_owned(), what });
                 }
@@ -134,7 +161,7 @@ impl Pack {
     /// # Panics
     /// For a vector section, and for a layer that the model does not have.
     pub fn matrix(&self, section: Section) -> MatrixView<'_> {
-        assert!(!section.is_vector(), "{} is no matrix", section.name());
+        assert!(!section.is_vector(), "{} is not a matrix", section.name());
         let section = match section {
             Section::Embedding if self.config.tied => Section::LmHead,
             other => other,
@@ -144,12 +171,12 @@ impl Pack {
         MatrixView { rows, cols, format, bytes: self.section_bytes(section) }
     }
 
-    /// A tensor that lies in a vector section (a norm's weight), as f32.
+    /// A norm's weight, which is in a vector section, as f32.
     ///
     /// # Panics
-    /// For a tensor that is no norm's weight.
+    /// For a tensor that is not a norm's weight.
     pub fn norm(&self, tensor: Tensor) -> Vec<f32> {
-        assert!(tensor.is_norm(), "{} is no norm", tensor.name());
+        assert!(tensor.is_norm(), "{} is not a norm", tensor.name());
         self.tensor_f32(tensor)
     }
 
@@ -223,7 +250,7 @@ fn read_front(all: &[u8], path: &Path) -> Result<(Header, usize), PackError> {
         let what = "the header does not match its sha256".into();
         return Err(PackError::Altered { path: path.to_owned(), what });
     }
-    let header = serde_json::from_slice(text)
+    let header = json::parse(text)
         .map_err(|error| PackError::Header { path: path.to_owned(), what: error.to_string() })?;
     Ok((header, padded(PREAMBLE_BYTES + text.len(), SECTION_ALIGN)))
 }
@@ -233,13 +260,12 @@ fn word<const N: usize>(bytes: &[u8]) -> [u8; N] {
     bytes.try_into().expect("the slice has the word's length")
 }
 
-/// What a file that is no pack looks like.
+/// What a file that is not a pack looks like.
 fn foreign(all: &[u8]) -> String {
-    match all {
-        [] => "the file is empty".into(),
-        [b'G', b'G', b'U', b'F', ..] => "it is a GGUF file".into(),
-        [b'{', ..] => "it is JSON text".into(),
-        [_, _, _, _, _, _, 0, 0, b'{', ..] => "it is a safetensors file: pack it first".into(),
-        _ => format!("it begins with the bytes {}", hex(&all[..all.len().min(8)])),
+    match FileKind::of(all) {
+        Some(FileKind::Empty) => "the file is empty".into(),
+        Some(FileKind::Safetensors) => "it is a safetensors file: pack it first".into(),
+        Some(kind) => format!("it is {kind}"),
+        None => format!("it begins with the bytes {}", hex(&all[..all.len().min(8)])),
     }
 }

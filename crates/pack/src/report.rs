@@ -1,4 +1,4 @@
-//! What quantizing lost, one line for each kind of matrix.
+//! The error of quantizing, one line for each kind of matrix.
 
 use crate::header::Header;
 
@@ -15,19 +15,19 @@ pub struct KindReport {
     pub mean_error: f32,
     /// The largest of them.
     pub worst_error: f32,
-    /// The section that has it.
+    /// The section of the largest error.
     pub worst_section: String,
     /// The largest relative error of a single row.
     pub worst_row_error: f32,
-    /// Weights that were cut at the largest code's value.
+    /// Weights that were clipped to the largest code's value.
     pub saturated: u64,
-    /// Weights other than 0 that became 0.
+    /// Nonzero weights that became 0.
     pub zeros: u64,
     /// Weights in all.
     pub weights: u64,
     /// Rows that were quantized here.
     pub rows_quantized: u64,
-    /// Rows that were taken over as they were in the checkpoint.
+    /// Rows that were copied from the checkpoint.
     pub rows_taken_over: u64,
 }
 

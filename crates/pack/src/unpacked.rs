@@ -7,8 +7,8 @@ use monolith_model::{Bf16View, Config, Fp8View, ScaleType, StoredView, Tensor, W
 use rayon::prelude::*;
 use std::collections::HashMap;
 
-/// Every tensor of a pack, row-major in memory and in the pack's format: what an oracle computes
-/// from to use exactly the values that the engines use.
+/// Every tensor of a pack, row-major in memory and in the pack's format. The oracle computes from
+/// it, so that it uses exactly the values that the engines use.
 ///
 /// [`Weights::stored`] gives every tensor, [`Weights::view`] those in bf16 alone: the product of
 /// an E4M3 code and its scale is no bf16 value.
@@ -19,7 +19,7 @@ pub struct Unpacked {
 }
 
 impl Pack {
-    /// Copies all weights out of the tiles: as many bytes as the pack has.
+    /// Copies all weights out of the tiles. This takes as much memory as the pack.
     pub fn unpacked(&self) -> Unpacked {
         let config = self.config().clone();
         let tensors = Tensor::all(&config).into_par_iter().map(|tensor| {

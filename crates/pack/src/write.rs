@@ -1,18 +1,16 @@
 //! Checkpoint to pack.
 
-use crate::format::{Formats, tile_bytes};
-use crate::header::{Header, Source, hex};
+use crate::PackError;
+use crate::format::Formats;
+use crate::header::{Header, SectionEntry, Source};
 use crate::layout::{Section, padded};
-use crate::quantize::{RowFault, Sums, quantize_row};
-use crate::{PackError, Quantization};
+use crate::quantize::{Quantization, Sums};
+use crate::recipe::Recipe;
+use crate::tiles::TileSource;
 use monolith_abi::WeightFormat;
-use monolith_abi::pack::{
-    FRAGMENT_BYTES_BF16, FRAGMENT_BYTES_FP8, FRAGMENT_COLS, FRAGMENT_COLS_FP8, LAYOUT_VERSION,
-    MAGIC, PREAMBLE_BYTES, SCALE_BYTES_FP8, SECTION_ALIGN, TILE_ROWS, fragment_index,
-    fragment_index_fp8,
-};
-use monolith_model::{Fp8View, StoredView, Tensor, Weights, e4m3};
-use rayon::prelude::*;
+use monolith_abi::pack::{LAYOUT_VERSION, MAGIC, PREAMBLE_BYTES, SECTION_ALIGN, TILE_ROWS};
+use monolith_files::{WholeFile, hex, sync_watched};
+use monolith_model::Weights;
 use sha2::{Digest, Sha256};
 use std::io::{Seek, SeekFrom, Write};
 use std::path::Path;
@@ -20,48 +18,22 @@ use std::path::Path;
 /// Room for a header's sha256 strings before they are known: their length is fixed.
 const SHA256_HEX: usize = 64;
 
-/// [`pack_to_file_as`] in the formats in which the weights are stored: bf16, but for FP8
+/// Bytes that are made, hashed and written at once, about: enough for every thread, and little
+/// enough that progress is told and Ctrl-C answered several times a second.
+const CHUNK_BYTES: usize = 2 << 20;
+
+/// Writes the pack of `weights` in the formats in which they are stored: bf16, but for FP8
 /// checkpoints.
 ///
 /// # Errors
-/// See [`pack_to_file_as`].
+/// See [`Recipe::write`].
 pub fn pack_to_file(
     weights: &dyn Weights,
     source: Source,
     path: &Path,
     progress: impl FnMut(u64, u64) -> std::io::Result<()>,
 ) -> Result<Header, PackError> {
-    pack_to_file_as(weights, source, Formats::as_stored(weights), path, progress)
-}
-
-/// Writes the pack of `weights` to `path`, whole or not at all; `progress` hears the bytes done
-/// and the bytes in all after each section, and ends the writing by an error of its own.
-///
-/// # Errors
-/// [`PackError::Io`] where the folder cannot be written to, or with the error of `progress`;
-/// [`PackError::Row`] for a row that the format cannot hold, [`PackError::NotBf16`] for a tensor
-/// stored in FP8 that is to be bf16.
-pub fn pack_to_file_as(
-    weights: &dyn Weights,
-    source: Source,
-    formats: Formats,
-    path: &Path,
-    progress: impl FnMut(u64, u64) -> std::io::Result<()>,
-) -> Result<Header, PackError> {
-    let folder = match path.parent() {
-        Some(folder) if !folder.as_os_str().is_empty() => folder,
-        _ => Path::new("."),
-    };
-    let mut builder = tempfile::Builder::new();
-    // A pack is no secret: whoever the umask lets may read it.
-    #[cfg(unix)]
-    builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
-    let mut file = builder.prefix(".pack-").tempfile_in(folder).map_err(PackError::io(folder))?;
-    let header = pack_to(weights, source, formats, (file.as_file_mut(), path), progress)?;
-    file.as_file().sync_all().map_err(PackError::io(path))?;
-    file.persist(path)
-        .map_err(|error| PackError::Io { path: path.to_owned(), source: error.error })?;
-    Ok(header)
+    Recipe::new(source, Formats::as_stored(weights)).write(weights, path, progress)
 }
 
 /// The pack of bf16 `weights`, in memory: for small models.
@@ -72,44 +44,109 @@ pub fn pack_to_bytes(weights: &dyn Weights, source: Source) -> Vec<u8> {
     pack_to_bytes_as(weights, source, Formats::BF16).expect("bf16 weights are written as they are")
 }
 
-/// The pack of `weights`, in memory: for small models.
+/// The pack of `weights` in these formats, in memory: for small models.
 ///
 /// # Errors
-/// Those of [`pack_to_file_as`] that are about the weights.
+/// See [`Recipe::to_bytes`].
 pub fn pack_to_bytes_as(
     weights: &dyn Weights,
     source: Source,
     formats: Formats,
 ) -> Result<Vec<u8>, PackError> {
-    let mut bytes = std::io::Cursor::new(Vec::new());
-    pack_to(weights, source, formats, (&mut bytes, Path::new("memory")), |_, _| Ok(()))?;
-    Ok(bytes.into_inner())
+    Recipe::new(source, formats).to_bytes(weights)
+}
+
+impl Recipe {
+    /// Writes the pack of `weights` to `path`, whole or not at all: until it is complete and on the
+    /// disk it is a temporary file beside `path`, which an error removes, and which the next write
+    /// to the folder removes where this process was killed. `progress` is told the bytes done and
+    /// the bytes in all, several times a second, and ends the writing by an error.
+    ///
+    /// # Errors
+    /// [`PackError::Io`] where the folder cannot be written to, or with the error of `progress`;
+    /// [`PackError::Row`] for a row that the format cannot hold, [`PackError::NotBf16`] for a
+    /// tensor stored in FP8 that is to be bf16.
+    pub fn write(
+        &self,
+        weights: &dyn Weights,
+        path: &Path,
+        mut progress: impl FnMut(u64, u64) -> std::io::Result<()>,
+    ) -> Result<Header, PackError> {
+        let mut file = WholeFile::create(path)?;
+        let header = pack_to(weights, self, (&mut file, path), &mut progress)?;
+        let total = header.section_bytes();
+        sync_watched(file.file(), || progress(total, total)).map_err(PackError::io(path))?;
+        file.commit()?;
+        Ok(header)
+    }
+
+    /// The pack of `weights`, in memory: for small models.
+    ///
+    /// # Errors
+    /// Those of [`Recipe::write`] that are about the weights.
+    pub fn to_bytes(&self, weights: &dyn Weights) -> Result<Vec<u8>, PackError> {
+        let mut bytes = std::io::Cursor::new(Vec::new());
+        pack_to(weights, self, (&mut bytes, Path::new("memory")), |_, _| Ok(()))?;
+        Ok(bytes.into_inner())
+    }
 }
 
 fn pack_to(
     weights: &dyn Weights,
-    source: Source,
-    formats: Formats,
+    recipe: &Recipe,
     (out, path): (&mut (impl Write + Seek), &Path),
     mut progress: impl FnMut(u64, u64) -> std::io::Result<()>,
 ) -> Result<Header, PackError> {
     let config = weights.config();
-    let mut header = Header::of(config, source, formats);
+    let mut header = Header::of(config, recipe);
     let room = header_room(&header);
     let payload = padded(PREAMBLE_BYTES + room, SECTION_ALIGN) as u64;
-    let total = header.payload_bytes();
+    let total = header.section_bytes();
     let mut done = 0;
     for (section, entry) in Section::all(config).into_iter().zip(&mut header.sections) {
-        let (bytes, quantization) = section_bytes(weights, section, formats.of(section))?;
         out.seek(SeekFrom::Start(payload + entry.offset)).map_err(PackError::io(path))?;
-        out.write_all(&bytes).map_err(PackError::io(path))?;
-        entry.sha256 = hex(&Sha256::digest(&bytes));
-        entry.quantization = quantization;
-        done += entry.bytes;
-        progress(done, total).map_err(PackError::io(path))?;
+        let mut hash = Sha256::new();
+        let write = |bytes: &[u8]| -> Result<(), PackError> {
+            hash.update(bytes);
+            out.write_all(bytes).map_err(PackError::io(path))?;
+            done += bytes.len() as u64;
+            progress(done, total).map_err(PackError::io(path))
+        };
+        put_section(weights, recipe, (section, entry), write)?;
+        entry.sha256 = hex(&hash.finalize());
     }
     write_front(&header, room, out).map_err(PackError::io(path))?;
     Ok(header)
+}
+
+/// Gives a section's bytes to `write`, part by part, and notes in its entry what quantizing lost.
+fn put_section(
+    weights: &dyn Weights,
+    recipe: &Recipe,
+    (section, entry): (Section, &mut SectionEntry),
+    mut write: impl FnMut(&[u8]) -> Result<(), PackError>,
+) -> Result<(), PackError> {
+    if section.is_vector() {
+        let mut bytes = Vec::new();
+        for tensor in section.vector_tensors() {
+            let row = weights.stored(tensor).row_bf16(0);
+            let row = row.ok_or_else(|| PackError::NotBf16 { tensor: tensor.name() })?;
+            bytes.extend_from_slice(&row);
+        }
+        return write(&bytes);
+    }
+    let (format, search) = (recipe.formats.of(section), recipe.scale_search);
+    let source = TileSource { weights, section, format, search };
+    let tiles = section.shape(weights.config()).0.div_ceil(TILE_ROWS);
+    let at_once = CHUNK_BYTES.div_ceil(source.tile_bytes());
+    let mut sums = Sums::default();
+    for begin in (0..tiles).step_by(at_once) {
+        let (bytes, lost) = source.tiles(begin..tiles.min(begin + at_once))?;
+        sums.add(lost);
+        write(&bytes)?;
+    }
+    entry.quantization = (format != WeightFormat::Bf16).then(|| sums.finish());
+    Ok(())
 }
 
 /// Bytes that the header's text is given before its sha256 and quantization are known: the text
@@ -153,114 +190,4 @@ fn write_front(header: &Header, room: usize, out: &mut (impl Write + Seek)) -> s
 
 fn header_text(header: &Header) -> Vec<u8> {
     serde_json::to_vec_pretty(header).expect("a header is plain data")
-}
-
-/// One section's bytes, made in parallel tile by tile, and what quantizing them lost.
-fn section_bytes(
-    weights: &dyn Weights,
-    section: Section,
-    format: WeightFormat,
-) -> Result<(Vec<u8>, Option<Quantization>), PackError> {
-    let config = weights.config();
-    if section.is_vector() {
-        let tensors = section.vector_tensors();
-        let views = tensors.iter().flat_map(|&tensor| weights.view(tensor).bytes());
-        return Ok((views.copied().collect(), None));
-    }
-    let mut bytes = vec![0u8; section.bytes(config, format) as usize];
-    let tiles = bytes.par_chunks_mut(tile_bytes(format, section.shape(config).1)).enumerate();
-    let done: Vec<Result<Sums, PackError>> = tiles
-        .map(|(tile, out)| {
-            let mut sums = Sums::default();
-            for row in 0..TILE_ROWS {
-                let Some((tensor, from)) = section.source_row(config, tile * TILE_ROWS + row)
-                else {
-                    continue;
-                };
-                match format {
-                    WeightFormat::Bf16 => put_bf16(weights, (tensor, from), row, out)?,
-                    WeightFormat::Fp8 => sums.add(put_fp8(weights, (tensor, from), row, out)?),
-                }
-            }
-            Ok(sums)
-        })
-        .collect();
-    // In order: the first fault is the one that is told, whichever thread came upon one first.
-    let mut sums = Sums::default();
-    for tile in done {
-        sums.add(tile?);
-    }
-    Ok((bytes, (format != WeightFormat::Bf16).then(|| sums.finish())))
-}
-
-/// Puts a tensor's row into a row of a bf16 tile.
-fn put_bf16(
-    weights: &dyn Weights,
-    (tensor, from): (Tensor, usize),
-    row: usize,
-    tile: &mut [u8],
-) -> Result<(), PackError> {
-    let StoredView::Bf16(view) = weights.stored(tensor) else {
-        return Err(PackError::NotBf16 { tensor: tensor.name() });
-    };
-    scatter_bf16(view.row_bytes(from), row, tile);
-    Ok(())
-}
-
-/// Spreads one row over the fragments of its tile, two columns (4 bytes) at a time.
-fn scatter_bf16(row_bytes: &[u8], row: usize, tile: &mut [u8]) {
-    let fragments = tile.chunks_exact_mut(FRAGMENT_BYTES_BF16);
-    for (fragment, columns) in fragments.zip(row_bytes.chunks(2 * FRAGMENT_COLS)) {
-        for (pair, bytes) in columns.chunks(4).enumerate() {
-            let at = 2 * fragment_index(row, 2 * pair);
-            fragment[at..at + bytes.len()].copy_from_slice(bytes);
-        }
-    }
-}
-
-/// Puts a tensor's row into a row of an FP8 tile: quantized, or as it is where it has a scale of
-/// its own already.
-fn put_fp8(
-    weights: &dyn Weights,
-    (tensor, from): (Tensor, usize),
-    row: usize,
-    tile: &mut [u8],
-) -> Result<Sums, PackError> {
-    let fault = |what: String| PackError::Row { tensor: tensor.name(), row: from, what };
-    let quantized;
-    let (codes, scale, sums) = match weights.stored(tensor) {
-        StoredView::Bf16(view) => {
-            let mut codes = vec![0; view.cols];
-            let (scale, sums) = quantize_row(view.row_bytes(from), &mut codes)
-                .map_err(|error: RowFault| fault(error.to_string()))?;
-            quantized = codes;
-            (&quantized[..], scale, sums)
-        }
-        StoredView::Fp8(view) => {
-            check_taken_over(&view, from).map_err(fault)?;
-            (view.row_codes(from), view.scale(from), Sums::TAKEN_OVER)
-        }
-    };
-    let (fragments, scales) = tile.split_at_mut(tile.len() - SCALE_BYTES_FP8);
-    for (fragment, codes) in
-        fragments.chunks_exact_mut(FRAGMENT_BYTES_FP8).zip(codes.chunks(FRAGMENT_COLS_FP8))
-    {
-        for (col, &code) in codes.iter().enumerate() {
-            fragment[fragment_index_fp8(row, col)] = code;
-        }
-    }
-    scales[4 * row..4 * row + 4].copy_from_slice(&scale.to_le_bytes());
-    Ok(sums)
-}
-
-/// What a checkpoint's own codes and scale must be for a kernel to multiply by them.
-fn check_taken_over(view: &Fp8View, row: usize) -> Result<(), String> {
-    let scale = view.scale(row);
-    if !(scale.is_normal() && scale > 0.0) {
-        return Err(format!("its scale is {scale:e}: a positive number is wanted"));
-    }
-    match view.row_codes(row).iter().position(|&code| e4m3::is_nan(code)) {
-        Some(col) => Err(format!("column {col} is no number")),
-        None => Ok(()),
-    }
 }

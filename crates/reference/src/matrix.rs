@@ -1,6 +1,6 @@
-//! The two operations that several phases share: a product with bf16 weights, and RMSNorm.
+//! The two operations that several phases share: a product with stored weights, and RMSNorm.
 
-use monolith_model::{Bf16View, Tensor, Weights};
+use monolith_model::{StoredView, Tensor, Weights};
 use ndarray::linalg::general_mat_mul;
 use ndarray::parallel::prelude::*;
 use ndarray::{Array2, ArrayRef2, ArrayView2, ArrayViewMut2, Axis};
@@ -10,27 +10,27 @@ use ndarray::{Array2, ArrayRef2, ArrayView2, ArrayViewMut2, Axis};
 const CHUNK_ROWS: usize = 256;
 
 /// `out = x * weights^T`: `x` is `[positions, cols]`, `out` is `[positions, rows]`.
-pub(crate) fn product_into(x: &ArrayRef2<f32>, weights: Bf16View, mut out: ArrayViewMut2<f32>) {
+pub(crate) fn product_into(x: &ArrayRef2<f32>, weights: StoredView, mut out: ArrayViewMut2<f32>) {
     let chunks = out.axis_chunks_iter_mut(Axis(1), CHUNK_ROWS);
     chunks.into_par_iter().enumerate().for_each(|(chunk, mut out)| {
         let begin = chunk * CHUNK_ROWS;
         let rows = weights.rows_f32(begin..begin + out.ncols());
-        let rows = ArrayView2::from_shape((out.ncols(), weights.cols), &rows)
+        let rows = ArrayView2::from_shape((out.ncols(), weights.cols()), &rows)
             .expect("rows_f32 gives rows * cols values");
         general_mat_mul(1.0, x, &rows.t(), 0.0, &mut out);
     });
 }
 
 /// `x * weights^T` as a new array `[positions, rows]`.
-pub(crate) fn product(x: &ArrayRef2<f32>, weights: Bf16View) -> Array2<f32> {
-    let mut out = Array2::zeros((x.nrows(), weights.rows));
+pub(crate) fn product(x: &ArrayRef2<f32>, weights: StoredView) -> Array2<f32> {
+    let mut out = Array2::zeros((x.nrows(), weights.rows()));
     product_into(x, weights, out.view_mut());
     out
 }
 
 /// RMSNorm of every row of `x` with the named weight.
 pub(crate) fn norm(weights: &dyn Weights, tensor: Tensor, x: &ArrayRef2<f32>) -> Array2<f32> {
-    let gains = weights.view(tensor).row_f32(0);
+    let gains = weights.stored(tensor).row_f32(0);
     let mut out = x.to_owned();
     for mut row in out.rows_mut() {
         let row = row.as_slice_mut().expect("a new array's rows are contiguous");

@@ -16,11 +16,11 @@ const QUERY_ROWS: usize = 128;
 /// # Errors
 /// A token outside the vocabulary.
 pub fn embed(weights: &dyn Weights, tokens: &[u32]) -> Result<Array2<f32>, ReferenceError> {
-    let table = weights.view(Tensor::Embedding);
-    let mut out = Array2::zeros((tokens.len(), table.cols));
+    let table = weights.stored(Tensor::Embedding);
+    let mut out = Array2::zeros((tokens.len(), table.cols()));
     for (mut row, &token) in out.rows_mut().into_iter().zip(tokens) {
-        if token as usize >= table.rows {
-            return Err(ReferenceError::Token { token, vocab: table.rows });
+        if token as usize >= table.rows() {
+            return Err(ReferenceError::Token { token, vocab: table.rows() });
         }
         row.assign(&ArrayView1::from(&table.row_f32(token as usize)));
     }
@@ -39,7 +39,7 @@ pub fn qkv(weights: &dyn Weights, layer: usize, residual: &ArrayRef2<f32>) -> Ar
         (LayerTensor::VProj, q_dim + kv_dim..q_dim + 2 * kv_dim),
     ];
     for (tensor, columns) in columns {
-        let view = weights.view(Tensor::Layer(layer, tensor));
+        let view = weights.stored(Tensor::Layer(layer, tensor));
         product_into(&x, view, out.slice_mut(s![.., columns]));
     }
     out
@@ -61,7 +61,7 @@ pub fn attention(
     let start = cache.positions();
     let angles = Angles::new(config.rope_theta, config.head_dim, start..start + qkv.nrows());
     let turned = |columns, tensor| {
-        let gains = weights.view(Tensor::Layer(layer, tensor)).row_f32(0);
+        let gains = weights.stored(Tensor::Layer(layer, tensor)).row_f32(0);
         norm_and_turn(&qkv.slice(s![.., columns]), &gains, config.norm_eps, &angles)
     };
     let q = turned(0..q_dim, LayerTensor::QNorm);
@@ -135,14 +135,14 @@ pub fn o_proj(
     attention: &ArrayRef2<f32>,
     residual: &ArrayRef2<f32>,
 ) -> Array2<f32> {
-    product(attention, weights.view(Tensor::Layer(layer, LayerTensor::OProj))) + residual
+    product(attention, weights.stored(Tensor::Layer(layer, LayerTensor::OProj))) + residual
 }
 
 /// `silu(gate) * up` of the normed residual: `[positions, intermediate]`.
 pub fn gate_up(weights: &dyn Weights, layer: usize, residual: &ArrayRef2<f32>) -> Array2<f32> {
     let x = norm(weights, Tensor::Layer(layer, LayerTensor::PostNorm), residual);
-    let mut out = product(&x, weights.view(Tensor::Layer(layer, LayerTensor::GateProj)));
-    let up = product(&x, weights.view(Tensor::Layer(layer, LayerTensor::UpProj)));
+    let mut out = product(&x, weights.stored(Tensor::Layer(layer, LayerTensor::GateProj)));
+    let up = product(&x, weights.stored(Tensor::Layer(layer, LayerTensor::UpProj)));
     out.zip_mut_with(&up, |gate, up| *gate = *gate / (1.0 + (-*gate).exp()) * up);
     out
 }
@@ -154,7 +154,7 @@ pub fn down(
     gate_up: &ArrayRef2<f32>,
     residual: &ArrayRef2<f32>,
 ) -> Array2<f32> {
-    product(gate_up, weights.view(Tensor::Layer(layer, LayerTensor::DownProj))) + residual
+    product(gate_up, weights.stored(Tensor::Layer(layer, LayerTensor::DownProj))) + residual
 }
 
 /// The normed residual that the LM head multiplies: `[positions, hidden]`.
@@ -164,7 +164,7 @@ pub fn final_norm(weights: &dyn Weights, residual: &ArrayRef2<f32>) -> Array2<f3
 
 /// Logits, `[positions, vocab]`: the LM head's product with [`final_norm`].
 pub fn lm_head(weights: &dyn Weights, residual: &ArrayRef2<f32>) -> Array2<f32> {
-    product(&final_norm(weights, residual), weights.view(Tensor::LmHead))
+    product(&final_norm(weights, residual), weights.stored(Tensor::LmHead))
 }
 
 /// The lowest index of the largest logit of every row.

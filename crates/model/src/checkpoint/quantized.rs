@@ -4,13 +4,15 @@
 //! `weight` in E4M3 `[rows, cols]` beside `weight_scale` `[rows, 1]`. What is not a row's scale
 //! (blocks, one scale a tensor, groups) is refused by name.
 
-use super::{Checkpoint, Dtype, Place, Shard, Tensor};
-use crate::{Config, ModelError, ScaleType};
+use super::places::Place;
+use super::{Checkpoint, Shard, Tensor};
+use crate::{Config, ModelError, ScaleType, config, small_file};
+use safetensors::tensor::Dtype;
 use serde_json::Value;
 use std::path::Path;
 
 /// What to do with a checkpoint whose scales are not those of rows.
-const CURE: &str = "only one scale for each row is read: name the bf16 checkpoint and pack it \
+const CURE: &str = "only one scale per row is supported: name the bf16 checkpoint and pack it \
                     with `--format fp8`";
 
 /// The configuration of a folder, and whether its tensors may be FP8.
@@ -19,24 +21,47 @@ const CURE: &str = "only one scale for each row is read: name the bf16 checkpoin
 /// Those of [`Config::read`], and [`ModelError::Unsupported`] for a way of quantizing that is not
 /// read.
 fn read_config(path: &Path) -> Result<(Config, bool), ModelError> {
-    let text = std::fs::read(path).map_err(ModelError::io(path))?;
-    let Ok(Value::Object(mut fields)) = serde_json::from_slice(&text) else {
-        // It says what is wrong.
-        return Ok((Config::parse(&text, path)?, false));
-    };
-    let Some(quantization) = fields.remove("quantization_config").filter(|value| !value.is_null())
-    else {
-        return Ok((Config::parse(&text, path)?, false));
-    };
-    check_quantization(&quantization).map_err(|what| ModelError::Unsupported {
-        path: path.to_owned(),
-        what: format!("quantization_config: {what}"),
-    })?;
-    let text = Value::Object(fields).to_string();
-    Ok((Config::parse(text.as_bytes(), path)?, true))
+    parse_config(&small_file::read(path)?, path)
 }
 
-/// Whether this is E4M3 with a scale a row.
+/// The same of a `config.json`'s text; `path` is only for messages.
+///
+/// # Errors
+/// Those of [`Config::parse`], and a way of quantizing that is not read (named).
+pub fn parse_config(text: &[u8], path: &Path) -> Result<(Config, bool), ModelError> {
+    let mut fields = config::fields(text, path)?;
+    let unsupported = |what| ModelError::Unsupported { path: path.to_owned(), what };
+    // Its name before transformers 4.45: the same fact in another place.
+    if let Some(value) = fields.get("compression_config").filter(|value| !value.is_null()) {
+        let method = value.get("quant_method").unwrap_or(&Value::Null);
+        return Err(unsupported(format!(
+            "compression_config with quant_method {method} (only quantization_config is read)"
+        )));
+    }
+    let quantization = fields.remove("quantization_config").filter(|value| !value.is_null());
+    if let Some(value) = &quantization {
+        check_quantization(value)
+            .map_err(|what| unsupported(format!("quantization_config: {what}")))?;
+    }
+    Ok((Config::from_fields(&fields, path)?, quantization.is_some()))
+}
+
+/// What an object may say besides what is asked of it: keys that change nothing about the values
+/// that codes and scales stand for.
+const IDLE: [&str; 6] = [
+    "quant_method",
+    "quantization_status",
+    "global_compression_ratio",
+    "ignore",
+    "version",
+    "format",
+];
+/// The same of a group; activations are computed with as they are, and never quantized here.
+const IDLE_OF_GROUP: [&str; 2] = ["targets", "input_activations"];
+/// The same of a group's weights: how their scales were found.
+const IDLE_OF_WEIGHTS: [&str; 4] = ["observer", "observer_kwargs", "scale_dtype", "zp_dtype"];
+
+/// Whether this is E4M3 with a scale a row, and nothing more.
 fn check_quantization(value: &Value) -> Result<(), String> {
     let shown = |name: &str| value.get(name).unwrap_or(&Value::Null).to_string();
     if let Some(size) = value.get("weight_block_size").filter(|size| !size.is_null()) {
@@ -47,22 +72,85 @@ fn check_quantization(value: &Value) -> Result<(), String> {
     }
     if value.get("quant_method").and_then(Value::as_str) != Some("compressed-tensors") {
         return Err(format!(
-            "quant_method {} (compressed-tensors is read): {CURE}",
+            "quant_method {} (only compressed-tensors is supported): {CURE}",
             shown("quant_method")
         ));
     }
     if value.get("format").and_then(Value::as_str) != Some("float-quantized") {
-        return Err(format!("format {} (float-quantized is read): {CURE}", shown("format")));
+        return Err(format!(
+            "format {} (only float-quantized is supported): {CURE}",
+            shown("format")
+        ));
     }
-    if value.get("kv_cache_scheme").is_some_and(|scheme| !scheme.is_null()) {
-        return Err("kv_cache_scheme: the KV cache is bf16, its scales are not read".into());
+    for (key, value) in said(value) {
+        match key.as_str() {
+            "config_groups" => check_groups(value)?,
+            "kv_cache_scheme" => {
+                return Err("kv_cache_scheme: the KV cache is bf16, its scales are not read".into());
+            }
+            "transform_config" => check_transform(value)?,
+            "sparsity_config" => check_sparsity(value)?,
+            key if IDLE.contains(&key) => {}
+            key => return Err(not_understood(key, value)),
+        }
     }
-    let groups = value.get("config_groups").and_then(Value::as_object);
-    let groups = groups.filter(|groups| !groups.is_empty()).ok_or("config_groups is missing")?;
-    groups.iter().try_for_each(|(name, group)| {
+    match value.get("config_groups").and_then(Value::as_object) {
+        Some(groups) if !groups.is_empty() => Ok(()),
+        _ => Err("config_groups is missing".into()),
+    }
+}
+
+/// The keys of an object that say something.
+fn said(value: &Value) -> impl Iterator<Item = (&String, &Value)> {
+    value.as_object().into_iter().flatten().filter(|(_, value)| !value.is_null())
+}
+
+fn not_understood(key: &str, value: &Value) -> String {
+    format!(
+        "{} {value}: not understood, and it may change what the weights mean: {CURE}",
+        key.escape_debug()
+    )
+}
+
+/// Rotations: weights that are stored rotated, and activations that would have to be.
+fn check_transform(value: &Value) -> Result<(), String> {
+    let groups = value.get("config_groups").unwrap_or(value);
+    match groups.as_object().and_then(|groups| groups.keys().next()) {
+        Some(name) => Err(format!(
+            "transform_config {}: the weights are stored rotated, which is not undone here: {CURE}",
+            name.escape_debug()
+        )),
+        None if groups.is_object() => Ok(()),
+        None => Err(not_understood("transform_config", value)),
+    }
+}
+
+/// Weights of which only some are stored.
+fn check_sparsity(value: &Value) -> Result<(), String> {
+    match value.get("format").unwrap_or(&Value::Null) {
+        Value::Null if value.as_object().is_some_and(serde_json::Map::is_empty) => Ok(()),
+        Value::String(format) if format == "dense" => Ok(()),
+        format => {
+            Err(format!("sparsity_config with format {format} (only dense is supported): {CURE}"))
+        }
+    }
+}
+
+fn check_groups(value: &Value) -> Result<(), String> {
+    for (name, group) in said(value) {
+        let place = format!("config_groups.{}", name.escape_debug());
         check_weights(group.get("weights").unwrap_or(&Value::Null))
-            .map_err(|what| format!("config_groups.{name}.weights: {what}: {CURE}"))
-    })
+            .map_err(|what| format!("{place}.weights: {what}: {CURE}"))?;
+        for (key, value) in said(group) {
+            match key.as_str() {
+                "weights" => {}
+                "format" if value.as_str() == Some("float-quantized") => {}
+                key if IDLE_OF_GROUP.contains(&key) => {}
+                key => return Err(format!("{place}.{}", not_understood(key, value))),
+            }
+        }
+    }
+    Ok(())
 }
 
 fn check_weights(weights: &Value) -> Result<(), String> {
@@ -73,13 +161,20 @@ fn check_weights(weights: &Value) -> Result<(), String> {
     ] {
         let found = weights.get(field).unwrap_or(&Value::Null);
         if *found != wanted {
-            return Err(format!("{field} {found} ({wanted} is read)"));
+            return Err(format!("{field} {found} (only {wanted} is supported)"));
         }
     }
-    match weights.get("symmetric") {
-        Some(Value::Bool(false)) => Err("symmetric false (true is read)".into()),
-        _ => Ok(()),
+    for (key, value) in said(weights) {
+        match key.as_str() {
+            "type" | "num_bits" | "strategy" => {}
+            "symmetric" if *value == Value::Bool(true) => {}
+            "symmetric" => return Err(format!("symmetric {value} (only true is supported)")),
+            "dynamic" if *value == Value::Bool(false) => {}
+            key if IDLE_OF_WEIGHTS.contains(&key) => {}
+            key => return Err(format!("{} {value} (not supported)", key.escape_debug())),
+        }
     }
+    Ok(())
 }
 
 /// The name of a tensor's scales.
@@ -93,15 +188,15 @@ pub(super) fn is_for_activations(name: &str) -> bool {
     name.ends_with(".input_scale")
 }
 
-/// Whether the tensor is stored in FP8. Block scales are told by their own name, whatever
-/// `config.json` says.
+/// Whether the tensor is stored in FP8. Block scales have a name of their own, which
+/// counts whatever `config.json` says.
 pub(super) fn is_fp8(shard: &Shard, tensor: Tensor) -> Result<bool, ModelError> {
     let name = tensor.name();
     let blocks = format!("{name}_scale_inv");
-    if shard.metadata.info(&blocks).is_some() {
+    if shard.info(&blocks).is_some() {
         return Err(shard.tensor_error(&blocks, format!("scales for blocks: {CURE}")));
     }
-    let dtype = shard.metadata.info(&name).map(|info| info.dtype);
+    let dtype = shard.info(&name).map(|info| info.dtype);
     Ok(dtype == Some(Dtype::F8_E4M3) && !tensor.is_norm())
 }
 
@@ -113,20 +208,20 @@ pub(super) fn place_scales(
     config: &Config,
 ) -> Result<(Place, ScaleType), ModelError> {
     let (name, rows, at) = (scale_name(&tensor.name()), tensor.shape(config).0, &shards[shard]);
-    let Some(info) = at.metadata.info(&name) else {
-        return Err(at.tensor_error(&name, "missing: an FP8 tensor has a scale a row".into()));
+    let Some(info) = at.info(&name) else {
+        return Err(at.tensor_error(&name, "missing: an FP8 tensor needs one scale per row".into()));
     };
     let scale_type = match info.dtype {
         Dtype::F32 => ScaleType::F32,
         Dtype::F16 => ScaleType::F16,
         Dtype::BF16 => ScaleType::Bf16,
         other => {
-            let what = format!("dtype {other:?} (F32, F16 or BF16 is wanted)");
+            let what = format!("dtype {other:?} (expected F32, F16 or BF16)");
             return Err(at.tensor_error(&name, what));
         }
     };
     if info.shape != [rows, 1] && info.shape != [rows] {
-        let what = format!("shape {:?} ([{rows}, 1] is wanted): {CURE}", info.shape);
+        let what = format!("shape {:?} (expected [{rows}, 1]): {CURE}", info.shape);
         return Err(at.tensor_error(&name, what));
     }
     Ok(((shard, at.bytes_of(info)), scale_type))
@@ -143,12 +238,12 @@ impl Checkpoint {
 
     /// Opens a checkpoint whose matrices may be FP8, as [`Checkpoint::open`] opens one in bf16.
     /// [`crate::Weights::stored`] gives its tensors; [`crate::Weights::view`] panics for one that
-    /// is FP8.
+    /// is not bf16.
     ///
     /// # Errors
     /// Those of [`Checkpoint::open`], and a way of quantizing that is not read (named).
     pub fn open_quantized(dir: &Path) -> Result<Checkpoint, ModelError> {
         let (config, quantized) = read_config(&dir.join("config.json"))?;
-        Checkpoint::open_with(dir, config, quantized)
+        Checkpoint::open_with(dir, &config, quantized)
     }
 }

@@ -21,9 +21,9 @@
 //! `tools/train_standin.py` trains and writes such folders, and rebuilds the same bytes.
 
 use super::{Values, rounded};
-use crate::{Config, ModelError, Tensor};
+use crate::{Config, ModelError, Tensor, json, safetensors_file, small_file};
 use half::bf16;
-use safetensors::tensor::{Dtype, SafeTensors, TensorInfo};
+use safetensors::tensor::{Dtype, TensorInfo};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io::{Error, ErrorKind};
 use std::ops::Range;
@@ -52,12 +52,11 @@ struct Recipe {
 impl Recipe {
     fn read(path: &Path) -> Result<Recipe, ModelError> {
         let wrong = |what| ModelError::Config { path: path.to_owned(), what };
-        let text = std::fs::read(path).map_err(ModelError::io(path))?;
-        let recipe: Recipe =
-            serde_json::from_slice(&text).map_err(|error| wrong(error.to_string()))?;
+        let text = small_file::read(path)?;
+        let recipe: Recipe = json::parse(&text).map_err(|error| wrong(error.to_string()))?;
         let hex = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
         if recipe.model_sha256.len() != 64 || !recipe.model_sha256.bytes().all(hex) {
-            return Err(wrong(format!("model_sha256 {:?} is none", recipe.model_sha256)));
+            return Err(wrong(format!("model_sha256 {:?} is not a sha256", recipe.model_sha256)));
         }
         Ok(recipe)
     }
@@ -78,7 +77,7 @@ impl Deltas {
         let recipe = Recipe::read(&dir.join("standin.json"))?;
         let companion = |name| {
             let path = dir.join(name);
-            Ok((name, std::fs::read(&path).map_err(ModelError::io(&path))?))
+            Ok((name, small_file::read(&path)?))
         };
         let companions =
             COMPANIONS.into_iter().map(companion).collect::<Result<_, ModelError>>()?;
@@ -268,9 +267,7 @@ impl Source {
         };
         for path in delta_files(dir)? {
             let bytes = std::fs::read(&path).map_err(ModelError::io(&path))?;
-            let (header, metadata) = SafeTensors::read_metadata(&bytes).map_err(|error| {
-                ModelError::Safetensors { path: path.clone(), what: error.to_string() }
-            })?;
+            let (data_offset, metadata) = safetensors_file::read_header(&bytes, &path)?;
             for (name, info) in metadata.tensors() {
                 let place = (source.files.len(), info.clone());
                 if let Some((other, _)) = source.infos.insert(name.clone(), place) {
@@ -278,7 +275,7 @@ impl Source {
                     return Err(ModelError::Tensor { path, name, what });
                 }
             }
-            source.files.push(Content { path, bytes, data_offset: 8 + header });
+            source.files.push(Content { path, bytes, data_offset });
         }
         Ok(source)
     }
@@ -301,7 +298,7 @@ impl Source {
             return Err(self.error(name, "missing".into()));
         };
         if info.dtype != dtype {
-            return Err(self.error(name, format!("dtype {:?} ({dtype:?} is wanted)", info.dtype)));
+            return Err(self.error(name, format!("dtype {:?} (expected {dtype:?})", info.dtype)));
         }
         let fits = |(&size, wanted): (&usize, &Option<usize>)| wanted.is_none_or(|w| w == size);
         if info.shape.len() != shape.len() || !info.shape.iter().zip(shape).all(fits) {

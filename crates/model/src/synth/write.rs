@@ -1,15 +1,15 @@
 //! Writing a synthetic checkpoint: every thread fills and writes chunks of its own.
 
 use super::{Deltas, Values};
-use crate::{Config, ModelError, Tensor};
+use crate::{Config, ModelError, Tensor, safetensors_file};
+use monolith_files::{WholeFolder, folder_of, hex, sync_watched, write_whole};
 use rayon::prelude::*;
-use serde::Serializer;
 use sha2::{Digest, Sha256};
 use std::fs::File;
 use std::io::{Error, ErrorKind, Read};
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// About as many elements as one task makes and writes at once: 4 MiB, large enough for the disk
@@ -24,8 +24,8 @@ pub type Progress<'a> = &'a (dyn Fn(u64) -> std::io::Result<()> + Sync);
 /// Writes the model of this configuration and seed as a checkpoint folder: `config.json`,
 /// `generation_config.json` and `model.safetensors`. There is no tokenizer: tokens mean nothing.
 ///
-/// The folder appears whole or not at all (a process that is killed leaves a hidden folder, ending
-/// in `.partial`, beside it). `progress` is told the bytes of weights written so
+/// The folder appears whole or not at all. A process that is killed leaves a temporary folder
+/// beside it, which the next write there removes. `progress` is told the bytes of weights written so
 /// far, of [`file_bytes`], by several threads and not always in order.
 ///
 /// # Errors
@@ -70,18 +70,13 @@ fn write_folder(
     companions: &[(&str, Vec<u8>)],
     write_weights: impl FnOnce(&Path) -> Result<(), ModelError>,
 ) -> Result<(), ModelError> {
-    let occupied = std::fs::read_dir(dir).is_ok_and(|mut entries| entries.next().is_some());
-    if occupied || dir.is_file() {
-        return Err(ModelError::io(dir)(Error::new(ErrorKind::AlreadyExists, "not empty")));
-    }
-    let partial = Partial::beside(dir)?;
+    std::fs::create_dir_all(folder_of(dir)).map_err(ModelError::io(dir))?;
+    let folder = WholeFolder::create(dir)?;
     for (name, content) in companions {
-        write_whole(&partial.0.join(name), content)?;
+        write_whole(&folder.temporary_path().join(name), content)?;
     }
-    write_weights(&partial.0)?;
-    std::fs::rename(&partial.0, dir).map_err(ModelError::io(dir))?;
-    let parent = parent(dir);
-    File::open(parent).and_then(|parent| parent.sync_all()).map_err(ModelError::io(parent))
+    write_weights(folder.temporary_path())?;
+    Ok(folder.commit()?)
 }
 
 /// The sha256 of a file in hexadecimal; `proceed` is asked between its parts.
@@ -91,7 +86,7 @@ fn sha256(path: &Path, proceed: impl Fn() -> std::io::Result<()>) -> std::io::Re
     loop {
         let count = file.read(&mut buffer)?;
         if count == 0 {
-            return Ok(hasher.finalize().iter().map(|byte| format!("{byte:02x}")).collect());
+            return Ok(hex(&hasher.finalize()));
         }
         hasher.update(&buffer[..count]);
         proceed()?;
@@ -106,34 +101,6 @@ pub fn file_bytes(config: &Config) -> u64 {
 fn bytes(config: &Config, tensor: Tensor) -> u64 {
     let (rows, cols) = tensor.shape(config);
     (rows * cols * 2) as u64
-}
-
-fn parent(dir: &Path) -> &Path {
-    dir.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
-}
-
-/// A folder on its way to its final name; removed where it does not get there.
-struct Partial(PathBuf);
-
-impl Partial {
-    fn beside(dir: &Path) -> Result<Partial, ModelError> {
-        let name = dir.file_name().unwrap_or_default().to_string_lossy();
-        let partial = parent(dir).join(format!(".{name}.{}.partial", std::process::id()));
-        std::fs::create_dir_all(&partial).map_err(ModelError::io(&partial))?;
-        Ok(Partial(partial))
-    }
-}
-
-impl Drop for Partial {
-    fn drop(&mut self) {
-        // Gone already where it was renamed; and there is nobody to tell.
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
-
-fn write_whole(path: &Path, text: &[u8]) -> Result<(), ModelError> {
-    let write = |file: File| file.write_all_at(text, 0).and_then(|()| file.sync_all());
-    File::create(path).and_then(write).map_err(ModelError::io(path))
 }
 
 fn write_tensors(
@@ -155,7 +122,7 @@ fn write_tensors(
     };
     let chunks = chunks(config, seed);
     chunks.par_iter().try_for_each(write_chunk).map_err(ModelError::io(path))?;
-    file.sync_all().map_err(ModelError::io(path))
+    sync_watched(&file, || progress(file_bytes(config))).map_err(ModelError::io(path))
 }
 
 /// Some rows of one tensor.
@@ -204,34 +171,16 @@ fn chunks(config: &Config, seed: u64) -> Vec<Chunk> {
     chunks
 }
 
-/// What a safetensors header says under one name.
-#[derive(serde::Serialize)]
-#[serde(untagged)]
-enum Entry {
-    /// Of the file: transformers asks which framework's layout the tensors have.
-    File { format: &'static str },
-    /// Of a tensor.
-    Tensor { dtype: &'static str, shape: Vec<usize>, data_offsets: [u64; 2] },
-}
-
-/// Length and text of a safetensors header for every tensor, in order, padded to 8 bytes.
+/// A safetensors header for every tensor, in order.
 fn header(config: &Config) -> Vec<u8> {
-    let mut begin = 0;
-    let tensors = Tensor::all(config).into_iter().map(|tensor| {
+    safetensors_file::header(Tensor::all(config).into_iter().map(|tensor| {
         let (rows, cols) = tensor.shape(config);
         let shape = if tensor.is_norm() { vec![cols] } else { vec![rows, cols] };
-        let data_offsets = [begin, begin + bytes(config, tensor)];
-        begin = data_offsets[1];
-        (tensor.name(), Entry::Tensor { dtype: "BF16", shape, data_offsets })
-    });
-    let entries = [("__metadata__".to_owned(), Entry::File { format: "pt" })].into_iter();
-    let entries = entries.chain(tensors);
-    let mut text = Vec::new();
-    serde_json::Serializer::new(&mut text)
-        .collect_map(entries)
-        .expect("writing names and numbers to memory cannot fail");
-    text.resize(text.len().next_multiple_of(8), b' ');
-    let mut header = (text.len() as u64).to_le_bytes().to_vec();
-    header.extend(text);
-    header
+        safetensors_file::Entry {
+            name: tensor.name(),
+            dtype: "BF16",
+            shape,
+            bytes: bytes(config, tensor),
+        }
+    }))
 }

@@ -27,7 +27,7 @@ pub fn run(args: &BenchArgs) -> Result<(), Exit> {
         return Err(Exit::message(Code::Gate, what));
     };
     prepare(results)?;
-    let pack = model.pack(args.format.format)?;
+    let pack = model.pack((&args.format).into())?;
     let mut engine =
         setup.options.load_first(pack.clone(), None).map_err(crate::engine::exit_of)?;
     let mut subject = Bench {

@@ -2,6 +2,7 @@
 
 use crate::args::DiffArgs;
 use crate::exit::{Code, Exit, OrExit};
+use crate::packing::AskedPack;
 use crate::progress::{Progress, Unit};
 use crate::text_out::put;
 use crate::{engine, source};
@@ -20,7 +21,7 @@ pub fn run(args: &DiffArgs) -> Result<(), Exit> {
     let model = source::find(&args.model.model)?;
     let checkpoint = model.checkpoint()?;
     let stop = stop(args, checkpoint.config())?;
-    let mut engine = engine::load(&options, model.pack(None)?)?;
+    let mut engine = engine::load(&options, model.pack(AskedPack::default())?)?;
     check_tokens(args, engine.as_ref())?;
     let mut reference = Reference::new(&checkpoint, KvFormat::Bf16);
     let progress = Progress::of("diff", Unit::Of("tokens"));

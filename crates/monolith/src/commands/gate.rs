@@ -24,7 +24,7 @@ pub fn run(args: &GateArgs) -> Result<(), Exit> {
         return Err(Exit::message(Code::Usage, what));
     }
     prepare(&args.results.results)?;
-    let pack = source::find(&args.model.model)?.pack(args.format.format)?;
+    let pack = source::find(&args.model.model)?.pack((&args.format).into())?;
     let load = |pack, context| {
         setup.options.load_first(pack, Some(context)).map_err(|error| -> LoadError { error.into() })
     };

@@ -2,10 +2,11 @@
 
 use crate::args::InspectArgs;
 use crate::exit::{Code, Exit};
+use crate::progress::Progress;
 use crate::text_out::put;
 use crate::{losses, source};
 use comfy_table::{CellAlignment, Table, presets::NOTHING};
-use monolith_pack::{Geometry, Header, Pack};
+use monolith_pack::{Geometry, Header, Pack, ScaleSearch};
 use std::fmt::Write;
 
 /// Shows a pack's header, and what follows from it.
@@ -19,7 +20,12 @@ pub fn run(args: &InspectArgs) -> Result<(), Exit> {
         return Err(Exit::message(Code::Usage, what));
     }
     source::check_file(&args.pack)?;
-    let pack = Pack::open(&args.pack)?;
+    let progress = Progress::bytes("inspect: checking");
+    let pack = Pack::open_watched(&args.pack, &|done, total| {
+        progress.at(done, total);
+        Ok(())
+    })?;
+    drop(progress);
     let positions = pack.config().max_positions;
     if args.position > positions {
         let what = format!("--position {}: this model has {positions}", args.position);
@@ -50,7 +56,7 @@ fn table(pack: &Pack, args: &InspectArgs) -> String {
     let (header, config) = (pack.header(), pack.config());
     let mut text = format!(
         "model        {}{}\nshape        {} layers, hidden {}, intermediate {}, {} query and {} KV \
-         heads of {}, vocabulary {}{}\nformat       {}\n{}\n",
+         heads of {}, vocabulary {}{}\nformat       {}{}\n{}\n",
         header.source.model,
         header.source.revision.as_ref().map_or(String::new(), |commit| format!(" at {commit}")),
         config.layers,
@@ -62,8 +68,13 @@ fn table(pack: &Pack, args: &InspectArgs) -> String {
         config.vocab,
         if config.tied { ", tied" } else { "" },
         header.formats.name(),
+        scale_search(header),
         geometry(header),
     );
+    if let Some(ids) = header.end_ids.as_ref().filter(|ids| !ids.is_empty()) {
+        let ids: Vec<String> = ids.iter().map(u32::to_string).collect();
+        let _ = writeln!(text, "ends at      token {}\n", ids.join(", "));
+    }
     let mut bytes = Table::new();
     bytes.load_style(NOTHING).set_header(["read by", "format", "bytes", "share"]);
     for (kind, sum) in header.bytes_by_kind() {
@@ -91,6 +102,14 @@ fn table(pack: &Pack, args: &InspectArgs) -> String {
         text.push_str(&sections(header));
     }
     text
+}
+
+/// How the scales were chosen, where it was not the usual way.
+fn scale_search(header: &Header) -> &'static str {
+    match header.scale_search {
+        ScaleSearch::Amax => "",
+        ScaleSearch::Mse => ", scales by least squared error",
+    }
 }
 
 /// A line for each format: how its tiles are made.

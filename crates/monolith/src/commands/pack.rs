@@ -2,10 +2,9 @@
 
 use crate::args::PackArgs;
 use crate::exit::Exit;
-use crate::losses;
-use crate::source::{find, write_pack};
+use crate::source::find;
 use crate::text_out::{Kind, check_output, say};
-use monolith_pack::Formats;
+use crate::{losses, packing};
 
 /// Packs a model folder into a file.
 ///
@@ -15,13 +14,11 @@ use monolith_pack::Formats;
 pub fn run(args: &PackArgs) -> Result<(), Exit> {
     let model = find(&args.model.model)?;
     check_output(&args.out, Kind::Pack)?;
-    let checkpoint = model.checkpoint_as_stored()?;
-    let formats = args.format.format.unwrap_or_else(|| Formats::as_stored(&checkpoint));
-    let header = write_pack(&checkpoint, model.source(), formats, &args.out)?;
+    let header = packing::to_file(&model, args)?;
     if let Some(losses) = losses::table(&header) {
         say(&losses);
     }
     let (name, out) = (&model.name, args.out.display());
-    say(&format!("packed {name} as {}: `monolith inspect {out}` shows it", formats.name()));
+    say(&format!("packed {name} as {}: `monolith inspect {out}` shows it", header.formats.name()));
     Ok(())
 }

@@ -5,6 +5,7 @@ use crate::engine::{self, Options};
 use crate::exit::{Code, Exit, OrExit};
 use crate::interrupt;
 use crate::measure::{Setup, command, exit_of, prepare, verdicts, version};
+use crate::packing::AskedPack;
 use crate::source::{self, Model};
 use crate::text_out::{put, say};
 use monolith_engine::Engine;
@@ -54,8 +55,11 @@ pub fn run(args: &QualityArgs) -> Result<(), Exit> {
     check_room(room, &config)?;
     prepare(&args.results.results)?;
     let packs = [
-        model.pack(Some(Formats::BF16))?,
-        other.as_ref().unwrap_or(&model).pack(args.candidate_format)?,
+        model.pack(AskedPack::of(Formats::BF16))?,
+        other
+            .as_ref()
+            .unwrap_or(&model)
+            .pack(AskedPack { formats: args.candidate_format, scale_search: args.scale_search })?,
     ];
     let control = control(args, &packs[0], &prompts.ids)?;
     let mut reference = Side::load(&reference_options, &packs[0], room, &setup)?;

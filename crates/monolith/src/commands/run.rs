@@ -28,10 +28,10 @@ pub fn run(args: &RunArgs) -> Result<(), Exit> {
     let text = prompt::read(args)?;
     let tokenizer = model.tokenizer()?;
     let prompt = prompt::encode(text, args, &model, &tokenizer)?;
-    let pack = model.pack(args.format.format)?;
+    let pack = model.pack((&args.format).into())?;
     let mut engine = engine::load(&options, pack.clone())?;
     prompt::check(&prompt, engine.as_ref())?;
-    let stop = if args.ignore_eos { StopTokens::default() } else { StopTokens::load(&model.dir)? };
+    let stop = if args.ignore_eos { StopTokens::default() } else { model.stop_tokens(&pack)? };
     let _guard = interrupt::guard_result();
     let mut decode = Decode {
         args,

@@ -2,10 +2,8 @@
 
 use crate::args::SynthArgs;
 use crate::exit::{Code, Exit, OrExit};
-use crate::interrupt;
-use crate::progress;
-use crate::source;
 use crate::text_out::say;
+use crate::{interrupt, progress, room, source};
 use monolith_model::synth::{self, Deltas, Progress};
 use monolith_model::{Config, ModelError};
 use std::io::ErrorKind;
@@ -48,6 +46,7 @@ fn written(
     write: impl FnOnce(Progress) -> Result<(), ModelError>,
 ) -> Result<(), Exit> {
     let total = synth::file_bytes(config);
+    room::check(&args.out, total)?;
     let _guard = interrupt::guard();
     let shown = progress::Progress::bytes("writing");
     let begin = Instant::now();

@@ -1,11 +1,12 @@
 //! `monolith unpack`
 
 use crate::args::UnpackArgs;
-use crate::exit::Exit;
+use crate::exit::{Code, Exit};
 use crate::progress::Progress;
 use crate::source::find;
 use crate::text_out::say;
-use monolith_pack::write_checkpoint;
+use crate::{interrupt, room};
+use monolith_pack::{checkpoint_bytes, write_checkpoint};
 
 /// Writes a pack's weights as a checkpoint folder.
 ///
@@ -14,11 +15,21 @@ use monolith_pack::write_checkpoint;
 /// cannot be written to.
 pub fn run(args: &UnpackArgs) -> Result<(), Exit> {
     let model = find(&args.model.model)?;
-    let pack = model.pack(args.format.format)?;
-    let progress = Progress::new("unpack");
-    write_checkpoint(&pack, &args.out)?;
+    let pack = model.pack((&args.format).into())?;
+    room::check(&args.out, checkpoint_bytes(&pack))?;
+    let _guard = interrupt::guard();
+    let progress = Progress::bytes("unpack");
+    let written = write_checkpoint(&pack, &args.out, |done, total| {
+        progress.at(done, total);
+        interrupt::check()
+    });
     drop(progress);
+    if written.is_err() && interrupt::raised() {
+        let what = format!("interrupted: {} was not written", args.out.display());
+        return Err(Exit::message(Code::Interrupted, what));
+    }
+    written?;
     let (formats, out) = (pack.header().formats.name(), args.out.display());
-    say(&format!("{out}: {} as its weights in {formats} are worth", model.name));
+    say(&format!("{out}: the values of {} in {formats}", model.name));
     Ok(())
 }

@@ -29,7 +29,7 @@ pub fn run(args: &XrayRecordArgs) -> Result<(), Exit> {
     }
     std::fs::create_dir_all(&args.out)
         .with_context(|| format!("{} cannot be made", args.out.display()))?;
-    let pack = model.pack(args.format.format)?;
+    let pack = model.pack((&args.format).into())?;
     let mut headline = options.load_first(pack.clone(), None).map_err(engine::exit_of)?;
     let mut recording =
         options.recording().load_first(pack.clone(), None).map_err(engine::exit_of)?;

@@ -46,7 +46,7 @@ fn what_cannot_be_compared() {
     }
     place.fails(&diff("/nowhere", &[]), 4, "no such file or folder");
     std::fs::write(place.path("x.pack"), "").unwrap();
-    place.fails(&diff("x.pack", &[]), 2, "x.pack is a pack; a model folder is wanted");
+    place.fails(&diff("x.pack", &[]), 2, "x.pack is a pack; name a model folder");
 }
 
 #[test]

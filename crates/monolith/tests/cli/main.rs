@@ -3,6 +3,7 @@
 #![cfg(unix)]
 #![allow(clippy::unwrap_used)]
 
+mod checkpoint;
 mod diff;
 #[path = "../../../harness/tests/common/fixture.rs"]
 mod fixture;

@@ -106,7 +106,7 @@ fn pack_refuses_where_it_cannot_write() {
         let message = format!("{special} cannot be written: it is no regular file");
         place.fails(&["pack", "-m", model, "-o", special], 1, &message);
     }
-    place.fails(&["pack", "-m", "tiny.pack", "-o", "x.pack"], 2, "a model folder is wanted");
+    place.fails(&["pack", "-m", "tiny.pack", "-o", "x.pack"], 2, "name a model folder");
     place.fails(&["pack", "-m", "/nowhere", "-o", "x.pack"], 4, "no such file or folder");
     place.fails(&["pack", "-m", model], 2, "--out");
     assert!(!place.path("x.pack").exists());

@@ -141,3 +141,53 @@ fn deltas_that_are_none_leave_nothing() {
     place.fails(&["synth", "--deltas", "d", "-o", "x"], 1, "generation_config.json: No such file");
     assert!(!place.path("x").exists());
 }
+
+#[test]
+fn a_shape_that_no_disk_holds_is_refused_with_its_size() {
+    let place = Place::new();
+    let shape = |sizes: [u64; 3]| {
+        let [hidden, vocab, layers] = sizes;
+        let config = serde_json::json!({
+            "model_type": "qwen3", "hidden_size": hidden, "vocab_size": vocab,
+            "num_hidden_layers": layers, "intermediate_size": hidden, "num_attention_heads": 1,
+            "num_key_value_heads": 1, "head_dim": hidden, "max_position_embeddings": 2048,
+            "rope_theta": 1e4, "rms_norm_eps": 1e-5, "tie_word_embeddings": false,
+        });
+        std::fs::write(place.path("shape.json"), config.to_string()).unwrap();
+    };
+    let synth = ["synth", "--shape", "shape.json", "-o", "out"];
+    for sizes in [[1 << 24, 1 << 24, 65_534], [1 << 24, 1 << 24, 1], [1 << 20, 1 << 24, 1]] {
+        shape(sizes);
+        place.fails(&synth, 1, " GB in bf16): no more than 4398046511104 are taken");
+        // A folder and a pack of such a shape are refused by the same words, whatever is in them.
+        std::fs::create_dir_all(place.path("m")).unwrap();
+        std::fs::copy(place.path("shape.json"), place.path("m/config.json")).unwrap();
+        std::fs::copy(tiny().join("model.safetensors"), place.path("m/model.safetensors")).unwrap();
+        place.fails(&["pack", "-m", "m", "-o", "x.pack"], 1, " GB in bf16)");
+    }
+    assert!(!place.path("out").exists());
+}
+
+#[test]
+fn what_a_killed_command_left_is_removed_by_the_next() {
+    let place = Place::new();
+    let tiny = tiny();
+    let stale = [".monolith-aaaaaaaaaaaa.part", ".monolith-bbbbbbbbbbbb.part"];
+    let commands = [
+        vec!["pack", "-m", tiny.to_str().unwrap(), "-o", "x.pack"],
+        vec!["synth", "--shape", "tiny", "-o", "made"],
+        vec!["unpack", "-m", tiny.to_str().unwrap(), "-o", "unpacked"],
+    ];
+    for command in commands {
+        std::fs::write(place.path(stale[0]), "half a pack").unwrap();
+        std::fs::create_dir(place.path(stale[1])).unwrap();
+        std::fs::write(place.path(stale[1]).join("model.safetensors"), "half").unwrap();
+        place.succeeds(&command);
+        for name in stale {
+            assert!(!place.path(name).exists(), "{command:?} leaves {name}");
+        }
+    }
+    let left: Vec<_> =
+        place.path("").read_dir().unwrap().map(|entry| entry.unwrap().path()).collect();
+    assert_eq!(left.len(), 3, "{left:?}");
+}

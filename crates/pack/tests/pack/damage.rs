@@ -5,8 +5,9 @@ use crate::support::{
     source, with_header,
 };
 use monolith_abi::pack::{LAYOUT_VERSION, PREAMBLE_BYTES, fragment_index_fp8};
-use monolith_pack::{Formats, Pack, PackError, pack_to_bytes};
+use monolith_pack::{Formats, Pack, PackError, Recipe, ScaleSearch, pack_to_bytes};
 use proptest::prelude::*;
+use sha2::Digest;
 
 fn formats() -> impl Strategy<Value = Formats> {
     prop::sample::select(Formats::NAMED.to_vec())
@@ -114,7 +115,7 @@ fn a_code_that_is_no_number_is_refused_by_place() {
             forged(&mut bytes, QKV, at, code);
             let error = refused(bytes);
             assert!(matches!(error, PackError::Content { .. }), "{error}");
-            let expected = format!("layers.0.qkv, row {row}, column {col}: a code that is no");
+            let expected = format!("layers.0.qkv, row {row}, column {col}: a NaN code");
             assert!(error.to_string().contains(&expected), "{error}");
         }
     }
@@ -171,4 +172,131 @@ fn a_header_that_contradicts_itself_is_refused() {
     let mut same = good.clone();
     with_header(&mut same, &header_of(&good));
     Pack::from_bytes(same, "the.pack").unwrap();
+}
+
+#[test]
+fn sizes_whose_sums_overflow_are_refused_before_anything_is_added() {
+    let good = packed(&ordinary(&small(), 1), Formats::FP8);
+    let most = u64::MAX;
+    let edits: [&[(&str, serde_json::Value)]; 7] = [
+        &[("/sections/2/rows", most.into()), ("/sections/2/cols", most.into())],
+        &[("/sections/2/rows", (1u64 << 33).into()), ("/sections/2/cols", (1u64 << 33).into())],
+        &[("/sections/2/offset", most.into()), ("/sections/2/bytes", most.into())],
+        &[
+            ("/sections/2/quantization/rows_quantized", most.into()),
+            ("/sections/2/quantization/rows_taken_over", most.into()),
+        ],
+        &[("/sections/2/quantization/saturated", most.into())],
+        &[
+            ("/config/hidden_size", (1 << 24).into()),
+            ("/config/vocab_size", (1 << 24).into()),
+            ("/config/intermediate_size", (1 << 24).into()),
+            ("/config/num_hidden_layers", 65_534.into()),
+        ],
+        &[("/bytes_per_token", most.into()), ("/kv_bytes_per_position", most.into())],
+    ];
+    for edits in edits {
+        let (mut bytes, mut header) = (good.clone(), header_of(&good));
+        for (place, value) in edits {
+            *header.pointer_mut(place).unwrap() = value.clone();
+        }
+        // Longer numbers: the text may need more room than there was.
+        bytes = with_longer_header(&bytes, &header);
+        let error = refused(bytes);
+        assert!(matches!(error, PackError::Header { .. }), "{edits:?}: {error}");
+    }
+}
+
+/// The same payload behind a header of any length.
+fn with_longer_header(bytes: &[u8], header: &serde_json::Value) -> Vec<u8> {
+    let payload = &bytes[payload_at(bytes)..];
+    let length = serde_json::to_vec(header).unwrap().len();
+    let mut longer = bytes[..PREAMBLE_BYTES].to_vec();
+    longer[16..24].copy_from_slice(&(length as u64).to_le_bytes());
+    longer.resize((PREAMBLE_BYTES + length).next_multiple_of(4096), 0);
+    longer.extend_from_slice(payload);
+    with_header(&mut longer, header);
+    longer
+}
+
+#[test]
+fn a_header_that_says_something_twice_is_refused_by_name() {
+    let good = packed(&ordinary(&small(), 1), Formats::BF16);
+    let text = serde_json::to_string(&header_of(&good)).unwrap();
+    let twice = text.replacen('{', r#"{"bytes_per_token":1,"#, 1);
+    let mut bytes = good[..PREAMBLE_BYTES].to_vec();
+    bytes[16..24].copy_from_slice(&(twice.len() as u64).to_le_bytes());
+    bytes[32..64].copy_from_slice(&sha2::Sha256::digest(&twice));
+    bytes.extend(twice.as_bytes());
+    let error = refused(bytes).to_string();
+    assert!(error.contains(r#"the key "bytes_per_token" is there twice"#), "{error}");
+}
+
+#[test]
+fn packs_from_before_a_field_are_read_and_its_nonsense_is_not() {
+    let recipe = Recipe::new(source(), Formats::FP8).scale_search(ScaleSearch::Mse);
+    let good = recipe.end_ids([7, 9]).to_bytes(&ordinary(&small(), 1)).unwrap();
+    let pack = Pack::from_bytes(good.clone(), "the.pack").unwrap();
+    assert_eq!(pack.header().end_ids.as_deref(), Some(&[7, 9][..]));
+    let mut old = header_of(&good);
+    for name in ["end_ids", "scale_search"] {
+        old.as_object_mut().unwrap().remove(name).unwrap();
+    }
+    let old = Pack::from_bytes(with_longer_header(&good, &old), "the.pack").unwrap();
+    assert_eq!(old.header().end_ids, None);
+    assert_eq!(old.header().scale_search, ScaleSearch::Amax);
+    for (name, value) in [
+        ("end_ids", serde_json::json!([-1])),
+        ("end_ids", serde_json::json!(7)),
+        ("end_ids", serde_json::json!([1u64 << 32])),
+        ("scale_search", serde_json::json!("max")),
+        ("scale_search", serde_json::json!(1)),
+    ] {
+        let mut header = header_of(&good);
+        header[name] = value;
+        let error = refused(with_longer_header(&good, &header));
+        assert!(matches!(error, PackError::Header { .. }), "{name}: {error}");
+    }
+    let bf16 = packed(&ordinary(&small(), 1), Formats::BF16);
+    let mut header = header_of(&bf16);
+    header["scale_search"] = "mse".into();
+    let error = refused(with_longer_header(&bf16, &header)).to_string();
+    assert!(error.contains("scale_search mse, but no matrix has scales"), "{error}");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    /// Any edit of a header's text, sealed again: what a stranger could write.
+    #[test]
+    fn an_edited_header_never_panics(
+        edits in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..4),
+        number in prop::option::of((any::<prop::sample::Index>(), any::<u64>())),
+    ) {
+        let recipe = Recipe::new(source(), Formats::FP8).scale_search(ScaleSearch::Mse);
+        let mut bytes = recipe.end_ids([3]).to_bytes(&ordinary(&small(), 1)).unwrap();
+        let room = header_bytes(&bytes);
+        let mut text = String::from_utf8(bytes[PREAMBLE_BYTES..][..room].to_vec()).unwrap();
+        if let Some((at, number)) = number {
+            // Another number in place of one that is there.
+            let digits: Vec<(usize, &str)> =
+                text.match_indices(|c: char| c.is_ascii_digit()).collect();
+            let at = digits[at.index(digits.len())].0;
+            let rest = text[at..].trim_start_matches(|c: char| c.is_ascii_digit()).to_owned();
+            text = format!("{}{number}{rest}", &text[..at]);
+        }
+        let mut text = text.into_bytes();
+        text.resize(room, b' ');
+        for (at, byte) in edits {
+            let at = at.index(room);
+            text[at] = byte;
+        }
+        bytes[32..64].copy_from_slice(&sha2::Sha256::digest(&text));
+        bytes[PREAMBLE_BYTES..][..room].copy_from_slice(&text);
+        if let Ok(pack) = Pack::from_bytes(bytes, "the.pack") {
+            let header = pack.header();
+            header.bytes_at(pack.config().max_positions);
+            let _ = (header.bytes_by_kind(), header.quantization_by_kind());
+        }
+    }
 }

@@ -7,7 +7,7 @@ use monolith_abi::WeightFormat;
 use monolith_abi::pack::{FRAGMENT_COLS_FP8, TILE_ROWS, fragment_index_fp8};
 use monolith_model::{Config, LayerTensor, MemoryWeights, StoredView, Tensor, Weights};
 use monolith_pack::{
-    Formats, LayerSection, Pack, PackError, Section, pack_to_bytes_as, pack_to_file_as,
+    Formats, LayerSection, Pack, PackError, Recipe, ScaleSearch, Section, pack_to_bytes_as,
 };
 use proptest::prelude::*;
 
@@ -167,7 +167,9 @@ fn rows_without_a_form_are_refused_by_name() {
         packed(&weights, Formats::BF16);
     }
     // Rows 7 and 19 are the two that are wrong: the first is told.
-    for (value, message) in [(0.0, "row 7: all of it is 0"), (1e-38, "row 7: its largest value")] {
+    for (value, message) in
+        [(0.0, "row 7: all of its values are 0"), (1e-38, "row 7: its largest value")]
+    {
         let weights = MemoryWeights::from_fn(&config, |tensor, row, _| {
             let wrong = tensor == Tensor::Layer(0, LayerTensor::OProj) && [7, 19].contains(&row);
             if wrong { value } else { 1.0 }
@@ -190,10 +192,10 @@ fn a_refusal_leaves_no_file() {
     let mut weights = ordinary(&small(), 1);
     weights.set(Tensor::LmHead, 0, 0, f32::NAN);
     let path = dir.path().join("a.pack");
-    pack_to_file_as(&weights, source(), Formats::FP8, &path, |_, _| Ok(())).unwrap_err();
+    let recipe = |formats| Recipe::new(source(), formats);
+    recipe(Formats::FP8).write(&weights, &path, |_, _| Ok(())).unwrap_err();
     assert_eq!(dir.path().read_dir().unwrap().count(), 0);
-    let header =
-        pack_to_file_as(&weights, source(), Formats::FP8_HEAD_BF16, &path, |_, _| Ok(())).unwrap();
+    let header = recipe(Formats::FP8_HEAD_BF16).write(&weights, &path, |_, _| Ok(())).unwrap();
     assert_eq!(Pack::open(&path).unwrap().header(), &header);
 }
 
@@ -274,4 +276,42 @@ fn other_formats_have_no_bf16_bits() {
     let error = pack_to_bytes_as(&unpacked, source(), Formats::BF16).unwrap_err();
     assert!(matches!(&error, PackError::NotBf16 { .. }), "{error}");
     assert!(error.to_string().contains("model.embed_tokens.weight"), "{error}");
+}
+
+#[test]
+fn scales_by_squared_error_lose_less_and_are_told_in_the_header() {
+    let weights = ordinary(&small(), 4);
+    let recipe = |search| Recipe::new(source(), Formats::FP8_HEAD_BF16).scale_search(search);
+    let pack =
+        |search| Pack::from_bytes(recipe(search).to_bytes(&weights).unwrap(), "the.pack").unwrap();
+    let (amax, mse) = (pack(ScaleSearch::Amax), pack(ScaleSearch::Mse));
+    assert_eq!(mse.header().scale_search, ScaleSearch::Mse);
+    assert_eq!(
+        recipe(ScaleSearch::Amax).to_bytes(&weights).unwrap(),
+        packed(&weights, Formats::FP8_HEAD_BF16),
+        "the default is written as it was before there was a choice"
+    );
+    for (amax, mse) in amax.header().sections.iter().zip(&mse.header().sections) {
+        match (&amax.quantization, &mse.quantization) {
+            (Some(amax), Some(mse)) => assert!(mse.relative_error < amax.relative_error),
+            (None, None) => assert_eq!(amax.sha256, mse.sha256, "{}", amax.name),
+            other => panic!("{other:?}"),
+        }
+    }
+    // Nothing has scales: there was nothing to search.
+    let bf16 = Recipe::new(source(), Formats::BF16).scale_search(ScaleSearch::Mse);
+    assert_eq!(bf16.to_bytes(&weights).unwrap(), packed(&weights, Formats::BF16));
+}
+
+#[test]
+fn the_number_of_threads_does_not_show_whatever_the_scales() {
+    let weights = ordinary(&small(), 5);
+    for search in ScaleSearch::ALL {
+        let recipe = Recipe::new(source(), Formats::FP8).scale_search(search);
+        let with = |threads: usize| {
+            let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+            pool.install(|| recipe.to_bytes(&weights)).unwrap()
+        };
+        assert!(with(1) == with(5), "{}", search.name());
+    }
 }

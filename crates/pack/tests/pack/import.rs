@@ -158,10 +158,18 @@ fn a_tied_checkpoint_and_scales_of_activations_are_read() {
     let mut all = entries(&config, Dtype::BF16);
     let activations = "model.layers.0.mlp.down_proj.input_scale";
     all.push((activations.into(), Dtype::F32, vec![1], vec![0; 4]));
-    all.push(("lm_head.weight".into(), Dtype::F8_E4M3, vec![37, 24], vec![0; 37 * 24]));
-    all.push(("lm_head.weight_scale".into(), Dtype::F32, vec![37, 1], vec![0; 4 * 37]));
     let dir = folder(&config, quantization(&channel()), &all);
     packed(&opened(dir.path()), Formats::FP8).unwrap();
+    // An LM head of its own is FP8 here, where the embedding is bf16.
+    all.push(("lm_head.weight".into(), Dtype::F8_E4M3, vec![37, 24], vec![0x38; 37 * 24]));
+    let scales = 0.5f32.to_le_bytes().repeat(37);
+    all.push(("lm_head.weight_scale".into(), Dtype::F32, vec![37, 1], scales));
+    let dir = folder(&config, quantization(&channel()), &all);
+    let checkpoint = opened(dir.path());
+    assert!(!checkpoint.config().tied && checkpoint.remarks().len() == 1);
+    let pack = packed(&checkpoint, Formats::FP8).unwrap();
+    assert_eq!(pack.tensor_f32(Tensor::LmHead), vec![0.5; 37 * 24]);
+    assert!(pack.matrix(monolith_pack::Section::Embedding).row_f32(0).any(|value| value != 0.5));
 }
 
 #[test]
@@ -180,7 +188,7 @@ fn an_unquantized_checkpoint_opens_too() {
     assert_eq!(Formats::as_stored(&opened(dir.path())), Formats::BF16);
     // Without a word of it in config.json, FP8 is a wrong type.
     let message = refusal(&config, Value::Null, &entries(&config, Dtype::F32));
-    assert!(message.contains("F8_E4M3 (BF16 is wanted)"), "{message}");
+    assert!(message.contains("F8_E4M3 (BF16, F32, F16 can be read)"), "{message}");
 }
 
 #[test]
@@ -197,6 +205,11 @@ fn other_ways_of_quantizing_are_refused_by_name() {
         weights[field] = value;
         quantization(&weights)
     };
+    let group = |field: &str, value: Value| {
+        let mut whole = quantization(&channel());
+        whole["config_groups"]["group_0"][field] = value;
+        whole
+    };
     let blocks = json!({"quant_method": "fp8", "weight_block_size": [128, 128]});
     for (quantization, words) in [
         (blocks, ["weight_scale_inv", "--format fp8"]),
@@ -210,10 +223,80 @@ fn other_ways_of_quantizing_are_refused_by_name() {
         (weights("num_bits", 4.into()), ["num_bits 4", "--format fp8"]),
         (weights("type", "int".into()), ["type \"int\"", "--format fp8"]),
         (weights("symmetric", false.into()), ["symmetric", "--format fp8"]),
+        (weights("dynamic", true.into()), ["group_0.weights: dynamic true", "--format fp8"]),
+        (weights("dynamic", "local".into()), ["dynamic \"local\"", "--format fp8"]),
+        (weights("group_size", 128.into()), ["group_size 128", "--format fp8"]),
+        (weights("block_structure", "2x4".into()), ["block_structure \"2x4\"", "--format fp8"]),
+        (weights("actorder", "group".into()), ["actorder \"group\"", "--format fp8"]),
+        (weights("zero_point", 3.into()), ["zero_point 3", "--format fp8"]),
+        (changed("transform_config", rotation()), ["transform_config R4", "stored rotated"]),
+        (changed("transform_config", json!({"R1": {}})), ["transform_config R1", "rotated"]),
+        (changed("transform_config", json!("hadamard")), ["transform_config \"hadamard\"", "not"]),
+        (
+            changed("sparsity_config", json!({"format": "sparse-24-bitmask"})),
+            ["sparsity_config", "sparse-24-bitmask"],
+        ),
+        (changed("sparsity_config", json!({"x": 1})), ["sparsity_config", "null"]),
+        (changed("smooth\u{1b}[1m", 1.into()), ["smooth\\u{1b}[1m 1", "not understood"]),
+        (group("output_activations", json!({"num_bits": 8})), ["output_activations", "num_bits"]),
+        (group("format", "int-quantized".into()), ["config_groups.group_0.format", "int-quant"]),
+        (group("offset", 1.into()), ["config_groups.group_0.offset 1", "not understood"]),
     ] {
         let message = refusal(&config, quantization, &all);
         assert!(words.iter().all(|word| message.contains(word)), "{message}");
     }
+}
+
+/// An online rotation, as llm-compressor writes it.
+fn rotation() -> Value {
+    let at = |location: &str, inverse: bool| json!({"targets": ["re:.*down_proj$"], "location": location, "inverse": inverse});
+    let apply = [at("input", false), at("weight_input", true)];
+    json!({"config_groups": {"R4": {"type": "hadamard", "apply": apply, "randomize": false}}})
+}
+
+#[test]
+fn what_says_nothing_about_the_weights_is_taken() {
+    let config = model();
+    let mut whole = quantization(&channel());
+    for (field, value) in [
+        ("global_compression_ratio", json!(1.5)),
+        ("ignore", json!(["lm_head"])),
+        ("quantization_status", json!("compressed")),
+        ("version", json!("0.12.2")),
+        ("kv_cache_scheme", Value::Null),
+        ("transform_config", json!({})),
+        ("sparsity_config", json!({})),
+    ] {
+        whole[field] = value;
+    }
+    let group = &mut whole["config_groups"]["group_0"];
+    group["input_activations"] = json!({"num_bits": 8, "strategy": "token", "dynamic": true});
+    group["output_activations"] = Value::Null;
+    group["format"] = json!("float-quantized");
+    for (field, value) in [
+        ("dynamic", json!(false)),
+        ("group_size", Value::Null),
+        ("block_structure", Value::Null),
+        ("actorder", Value::Null),
+        ("observer", json!("minmax")),
+        ("observer_kwargs", json!({})),
+        ("scale_dtype", Value::Null),
+    ] {
+        group["weights"][field] = value;
+    }
+    let dir = folder(&config, whole, &entries(&config, Dtype::F32));
+    assert_eq!(opened(dir.path()).config(), &config);
+}
+
+#[test]
+fn quantizing_told_under_its_older_name_is_refused_by_name() {
+    let config = model();
+    let mut json: Value = serde_json::from_str(&config.to_json()).unwrap();
+    json["compression_config"] = quantization(&channel());
+    let dir = folder(&config, Value::Null, &entries(&config, Dtype::F32));
+    std::fs::write(dir.path().join("config.json"), json.to_string()).unwrap();
+    let message = Checkpoint::open_quantized(dir.path()).unwrap_err().to_string();
+    assert!(message.contains("compression_config with quant_method \"compressed-tensors\""));
 }
 
 #[test]
@@ -253,7 +336,7 @@ fn codes_and_scales_that_are_no_numbers_are_refused_by_row() {
     let name = "model.layers.1.mlp.down_proj.weight";
     let find = |name: &str| good.iter().position(|entry| entry.0 == name).unwrap();
     let (codes, scales) = (find(name), find(&format!("{name}_scale")));
-    let mut cases = vec![(codes, 20 * 7 + 3, vec![0xff], "row 7: column 3 is no number")];
+    let mut cases = vec![(codes, 20 * 7 + 3, vec![0xff], "row 7: column 3 is NaN")];
     for bad in [0.0f32, -1.0, f32::INFINITY, f32::NAN, 1e-40] {
         cases.push((scales, 4 * 9, bad.to_le_bytes().to_vec(), "row 9: its scale is"));
     }
@@ -301,8 +384,8 @@ fn a_pack_becomes_a_checkpoint_of_its_values() {
     for formats in Formats::NAMED {
         let pack = support::opened(&ordinary(&config, 8), formats);
         let to = dir.path().join(formats.name());
-        write_checkpoint(&pack, &to).unwrap();
-        let error = write_checkpoint(&pack, &to).unwrap_err();
+        write_checkpoint(&pack, &to, |_, _| Ok(())).unwrap();
+        let error = write_checkpoint(&pack, &to, |_, _| Ok(())).unwrap_err();
         assert!(matches!(&error, PackError::Io { .. }), "{error}");
         let file = std::fs::read(to.join("model.safetensors")).unwrap();
         let tensors = SafeTensors::deserialize(&file).unwrap();

@@ -69,11 +69,23 @@ fn a_file_is_written_whole_or_not_at_all() {
         Ok(())
     })
     .unwrap();
-    assert_eq!(seen.len(), header.sections.len());
-    assert!(seen.windows(2).all(|pair| pair[0].0 < pair[1].0));
+    assert!(seen.len() >= header.sections.len());
+    assert!(seen.windows(2).all(|pair| pair[0].0 <= pair[1].0 && pair[0].1 == pair[1].1));
+    let (done, total) = seen[seen.len() - 1];
+    assert_eq!(done, total);
     assert_eq!(std::fs::read(&path).unwrap(), pack_to_bytes(&weights, source()));
     assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1);
     assert_eq!(Pack::open(&path).unwrap().header(), &header);
+    let most = std::sync::atomic::AtomicU64::new(0);
+    Pack::open_watched(&path, &|done, all| {
+        assert_eq!(all, total);
+        most.fetch_max(done, std::sync::atomic::Ordering::Relaxed);
+        Ok(())
+    })
+    .unwrap();
+    assert_eq!(most.into_inner(), total);
+    let refuse = |_, _| Err(std::io::ErrorKind::Interrupted.into());
+    assert!(matches!(Pack::open_watched(&path, &refuse), Err(PackError::Io { .. })));
 
     let nowhere = dir.path().join("no/such/folder/a.pack");
     assert!(pack_to_file(&weights, source(), &nowhere, |_, _| Ok(())).is_err());

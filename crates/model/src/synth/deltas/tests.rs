@@ -199,7 +199,7 @@ fn every_tensor_is_checked_by_name() {
             entry.1 = if size(entry.1) == 1 { Dtype::U8 } else { Dtype::I32 };
             entry.3.resize(entry.2.iter().product::<usize>() * size(entry.1), 0);
         };
-        refused(with(&typed).path(), &[name, "dtype", "is wanted"]);
+        refused(with(&typed).path(), &[name, "dtype", "expected"]);
         let longer = |entry: &mut Entry| {
             *entry.2.last_mut().unwrap() += 1;
             entry.3.resize(entry.2.iter().product::<usize>() * size(entry.1), 0);

@@ -1,0 +1,24 @@
+//! Reading the small files of a model folder.
+
+use crate::ModelError;
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+
+/// No `config.json` and no index is nearly as large; memory must not depend on a stranger's file.
+const BYTES_MAX: u64 = 256 << 20;
+
+/// The whole file.
+///
+/// # Errors
+/// What the system says, or a file that is too large to be what its name says.
+pub(crate) fn read(path: &Path) -> Result<Vec<u8>, ModelError> {
+    let mut bytes = Vec::new();
+    let file = File::open(path).map_err(ModelError::io(path))?;
+    file.take(BYTES_MAX + 1).read_to_end(&mut bytes).map_err(ModelError::io(path))?;
+    if bytes.len() as u64 > BYTES_MAX {
+        let what = format!("more than {BYTES_MAX} bytes: it is not what its name says");
+        return Err(ModelError::Config { path: path.to_owned(), what });
+    }
+    Ok(bytes)
+}

@@ -1,0 +1,49 @@
+//! What is to become of a checkpoint.
+
+use crate::format::Formats;
+use crate::header::{Header, Source};
+use crate::scales::ScaleSearch;
+use monolith_abi::WeightFormat;
+use monolith_model::Config;
+
+/// How a pack is made: everything about it that the weights do not say themselves.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Recipe {
+    /// Where the weights come from.
+    pub source: Source,
+    /// The format of every matrix.
+    pub formats: Formats,
+    /// How the scales of quantized rows are chosen.
+    pub scale_search: ScaleSearch,
+    /// The token ids that end a generation, where they are known.
+    pub end_ids: Option<Vec<u32>>,
+}
+
+impl Recipe {
+    /// A pack in these formats, with the default scales and without end tokens.
+    pub fn new(source: Source, formats: Formats) -> Recipe {
+        Recipe { source, formats, scale_search: ScaleSearch::default(), end_ids: None }
+    }
+
+    /// The same with these scales.
+    pub fn scale_search(self, scale_search: ScaleSearch) -> Recipe {
+        Recipe { scale_search, ..self }
+    }
+
+    /// Bytes of the pack of a model, but for its header.
+    pub fn payload_bytes(&self, config: &Config) -> u64 {
+        Header::of(config, self).payload_bytes()
+    }
+
+    /// The same with these end tokens.
+    pub fn end_ids(self, ids: impl IntoIterator<Item = u32>) -> Recipe {
+        Recipe { end_ids: Some(ids.into_iter().collect()), ..self }
+    }
+}
+
+impl Formats {
+    /// Whether any matrix has scales, so that there is something to search for.
+    pub fn has_scales(self) -> bool {
+        [self.layers, self.head].contains(&WeightFormat::Fp8)
+    }
+}
