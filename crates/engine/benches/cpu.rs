@@ -7,7 +7,7 @@ use divan::{Bencher, black_box};
 use monolith_engine::cpu::simd::Simd;
 use monolith_engine::{CpuEngine, CpuOptions, Engine};
 use monolith_model::{Checkpoint, synth};
-use monolith_pack::{Formats, Pack, Source, pack_to_file_as};
+use monolith_pack::{Formats, Pack, Recipe, Source};
 use std::collections::HashMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -105,8 +105,8 @@ fn pack_of(name: &str, formats: Formats, folder: impl FnOnce() -> PathBuf) -> Ar
         let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{key}.pack"));
         let checkpoint = Checkpoint::open(&folder()).expect("a whole model");
         let source = Source { model: name.into(), revision: None };
-        pack_to_file_as(&checkpoint, source, formats, &path, |_, _| Ok(()))
-            .expect("the disk has room");
+        let recipe = Recipe::new(source, formats);
+        recipe.write(&checkpoint, &path, |_, _| Ok(())).expect("the disk has room");
         Arc::new(Pack::open(&path).expect("a fresh pack is whole"))
     });
     pack.clone()
