@@ -458,20 +458,6 @@ fn quality_notes(record: &QualityRecord) -> Vec<String> {
     notes
 }
 
-/// Why a record fails, and what is known less well than of others.
-fn quality_notes(record: &QualityRecord) -> Vec<String> {
-    let name = quality_name(record);
-    let Verdicts { as_written, after_the_same_text } = record.verdicts();
-    let other = after_the_same_text.failures.iter();
-    let other = other.filter(|failure| !as_written.failures.contains(failure));
-    let all = as_written.failures.iter().chain(other);
-    let mut notes: Vec<String> = all.map(|reason| format!("- {name}: {reason}\n")).collect();
-    if record.tokens_sha256.is_none() {
-        notes.push(format!("- {name}: the record keeps counts, not the tokens (version 1)\n"));
-    }
-    notes
-}
-
 fn quality_line(record: &QualityRecord) -> String {
     let measured = &record.measured;
     let (perplexity, kl) = (&record.numbers.perplexity, &record.numbers.kl);
