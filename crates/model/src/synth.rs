@@ -2,8 +2,8 @@
 //!
 //! A value depends only on the seed, the tensor's name and the element's index: a counter-based
 //! hash gives four 16-bit uniforms, whose sum is close enough to a Gaussian, and IEEE additions,
-//! multiplications and square roots do the rest. No mathematical library takes part, so neither
-//! the machine nor the number of threads shows.
+//! multiplications and square roots do the rest. No mathematical library is used, so the values
+//! depend neither on the machine nor on the number of threads.
 //!
 //! # Scales
 //!
@@ -57,7 +57,7 @@ const ATTENTION_SIZE: f32 = 0.68;
 const MLP_SIZE: f32 = 0.6;
 
 /// Channels of the residual stream that hold a constant: one tile, and one quantization group, so
-/// that their scale is nobody else's. A quarter of the stream where it is very narrow.
+/// that no other channel shares their scale. A quarter of the stream where it is very narrow.
 const POSITION_CHANNELS: usize = 16;
 /// Size of the position channels after a layer's first norm.
 const POSITION_NORMED: f32 = 4.0;
@@ -108,7 +108,7 @@ struct Values {
     key: u64,
     cols: usize,
     usual: Spread,
-    /// Part of the tensor with a spread of its own.
+    /// A part of the tensor that has another spread.
     special: Option<(First, Spread)>,
     /// Columns of a head, where every second head is the negative of the head before it.
     mirrored: Option<usize>,
@@ -177,8 +177,8 @@ impl Values {
         rounded(spread.mean + spread.scale * centred as f32)
     }
 
-    /// The little-endian bytes of one row: what [`Values::at`] gives, without asking for every
-    /// element where it stands.
+    /// The little-endian bytes of one row: the values of [`Values::at`], computed without
+    /// looking up each element's spread.
     fn row(&self, row: usize, bytes: &mut [u8]) {
         if self.mirrored.is_some() {
             for (col, pair) in bytes.as_chunks_mut::<2>().0.iter_mut().enumerate() {
@@ -218,7 +218,7 @@ fn mix(mut x: u64) -> u64 {
     x ^ (x >> 31)
 }
 
-/// The spread of a tensor's values, and that of a part where it has one of its own.
+/// The spread of a tensor's values, and the spread of the part that has another one.
 fn spreads(config: &Config, tensor: Tensor) -> (Spread, Option<(First, Spread)>) {
     let channels = position_channels(config);
     let columns = |mean, deviation| Some((First::Columns(channels), Spread::new(mean, deviation)));

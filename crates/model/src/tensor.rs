@@ -73,7 +73,7 @@ pub enum Tensor {
     Layer(usize, LayerTensor),
     /// Weight of the norm before the LM head, `[hidden]`.
     FinalNorm,
-    /// LM head, `[vocab, hidden]`; exists only where it is not tied to the embedding.
+    /// LM head, `[vocab, hidden]`; only a model whose head is not tied to the embedding has one.
     LmHead,
 }
 
@@ -91,7 +91,7 @@ impl Tensor {
         all
     }
 
-    /// The tensor that holds its values: a tied model's LM head is its embedding.
+    /// The tensor that holds the values of this one: a tied model's LM head is its embedding.
     pub fn stored(self, config: &Config) -> Tensor {
         match self {
             Tensor::LmHead if config.tied => Tensor::Embedding,
@@ -198,7 +198,7 @@ impl<'a> Bf16View<'a> {
     }
 }
 
-/// Something that holds every tensor of a model, checked against its configuration.
+/// A holder of every tensor of a model, each checked against the configuration.
 pub trait Weights: Sync {
     /// The model's configuration.
     fn config(&self) -> &Config;
@@ -206,7 +206,7 @@ pub trait Weights: Sync {
     /// A tensor's values. Asking for [`Tensor::LmHead`] of a tied model gives the embedding.
     ///
     /// # Panics
-    /// For a tensor that is not stored in bf16, which most implementations never hold.
+    /// For a tensor that is not stored in bf16; [`Weights::stored`] gives any tensor.
     fn view(&self, tensor: Tensor) -> Bf16View<'_> {
         match self.stored(tensor) {
             StoredView::Bf16(view) => view,
@@ -216,6 +216,6 @@ pub trait Weights: Sync {
         }
     }
 
-    /// The same in whatever format it is stored.
+    /// A tensor's values in the format in which they are stored.
     fn stored(&self, tensor: Tensor) -> StoredView<'_>;
 }

@@ -43,20 +43,22 @@ pub const PACK: &str = "Examples:
   monolith pack -m data/tiny -o tiny.pack
   monolith pack --format fp8 -o qwen3-fp8.pack
 
-FP8 is E4M3 with one scale a row, rounded to nearest even; what that loses is printed and kept in
-the pack. An FP8 checkpoint of compressed-tensors, a scale a row, is taken over code by code.
+FP8 is E4M3 with one scale per row, rounded to nearest even. The quantization error is printed and
+kept in the pack. With --scale-search mse a row's scale is the one with the least squared error. The
+codes and scales of an FP8 checkpoint (compressed-tensors, one scale per row) are copied. Weights in
+F32 and F16 are rounded to bf16 first.
 
-A pack holds the weights only. To run one, keep the model's tokenizer.json, tokenizer_config.json
-and generation_config.json beside it. `monolith run` packs a model by itself and keeps the pack in
-its cache.";
+A pack holds the weights and the end-of-text tokens. To run one, keep the model's tokenizer.json and
+tokenizer_config.json beside it; the end-of-text tokens of a generation_config.json beside it are
+used instead of the pack's. `monolith run` packs a model by itself and keeps the pack in its cache.";
 
 /// `monolith unpack`
 pub const UNPACK: &str = "Examples:
   monolith unpack -m data/tiny --format fp8 -o tiny-fp8
   python3 tools/reference.py --model tiny-fp8 --ids ids.json --out reference
 
-bf16 weights are written as they are, others as the f32 values that codes and scales stand for:
-what a gate's reference runs. The folder has no tokenizer.";
+bf16 weights are written as they are, others as the f32 values that codes and scales stand for. A
+gate's reference runs such a folder. It has no tokenizer.";
 
 /// `monolith inspect`
 pub const INSPECT: &str = "Examples:

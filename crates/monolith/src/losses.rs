@@ -1,10 +1,10 @@
-//! What quantizing lost, as `pack` and `inspect` show it.
+//! The quantization error, as `pack` and `inspect` show it.
 
 use comfy_table::{CellAlignment, Table, presets::NOTHING};
 use monolith_pack::{Header, KindReport};
 
-/// A line for each kind of matrix, and below it what was quantized of an FP8 checkpoint; nothing
-/// for a pack that holds everything as it was.
+/// A line for each kind of matrix, and below it which rows of an FP8 checkpoint were quantized
+/// here; `None` for a pack without quantized matrices.
 pub fn table(header: &Header) -> Option<String> {
     let kinds = header.quantization_by_kind();
     if kinds.is_empty() {
@@ -50,7 +50,7 @@ fn row(kind: &KindReport) -> [String; 9] {
     ]
 }
 
-/// A line for each kind of an FP8 checkpoint: what was taken over, and what was not.
+/// For an FP8 checkpoint, a line for each kind of matrix: rows copied and rows quantized.
 fn taken_over(kinds: &[KindReport]) -> String {
     if kinds.iter().all(|kind| kind.rows_taken_over == 0) {
         return String::new();
@@ -58,7 +58,7 @@ fn taken_over(kinds: &[KindReport]) -> String {
     let line = |kind: &KindReport| {
         let KindReport { kind, rows_taken_over, rows_quantized, .. } = kind;
         format!(
-            "\n{kind}: {rows_taken_over} rows taken over from the checkpoint's FP8, \
+            "\n{kind}: {rows_taken_over} rows copied from the checkpoint's FP8, \
              {rows_quantized} quantized here"
         )
     };

@@ -1,5 +1,4 @@
-//! From what the user calls a model to its weights: a folder, a pack, or a name in the hub's
-//! cache.
+//! From the user's name of a model to the model: a folder, a pack, or a name in the hub's cache.
 
 use crate::exit::{Code, Exit, OrExit};
 use crate::text_out::say;
@@ -14,14 +13,14 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// A model that was found.
+/// A model that exists.
 pub struct Model {
-    /// What the user called it.
+    /// The name that the user gave.
     pub name: String,
     /// Where its tokenizer and chat template are.
     pub dir: PathBuf,
     pub(crate) place: Place,
-    /// Whether it was said how its checkpoint is read.
+    /// Whether the checkpoint's remarks were printed.
     said: AtomicBool,
 }
 
@@ -36,7 +35,7 @@ pub(crate) enum Place {
 /// Finds the model, without reading its weights.
 ///
 /// # Errors
-/// Code 4 if there is no such model, code 2 for something that is none.
+/// Code 4 if there is no such model, code 2 for something that is not a model.
 pub fn find(model: &OsStr) -> Result<Model, Exit> {
     let path = Path::new(model);
     let name = path.display().to_string();
@@ -72,7 +71,7 @@ pub fn shape(name: &OsStr) -> Result<Config, Exit> {
         None if Path::new(name).is_file() => Ok(Config::read(Path::new(name))?),
         None => {
             let what = format!(
-                "--shape {}: no shape (qwen3-0.6b, tiny) and no file (of config.json's kind)",
+                "--shape {}: neither a named shape (qwen3-0.6b, tiny) nor a file like config.json",
                 name.display()
             );
             Err(Exit::message(Code::Usage, what))
@@ -80,7 +79,7 @@ pub fn shape(name: &OsStr) -> Result<Config, Exit> {
     }
 }
 
-/// Whether this is a file that can be mapped. (To open a FIFO would wait for ever.)
+/// Checks that this is a file that can be mapped. (Opening a FIFO would wait for ever.)
 ///
 /// # Errors
 /// Code 4 if there is nothing, code 2 if it is something else.
@@ -88,7 +87,7 @@ pub fn check_file(path: &Path) -> Result<(), Exit> {
     let name = path.display();
     match metadata(path)? {
         Some(there) if there.is_file() => Ok(()),
-        Some(_) => Err(Exit::message(Code::Usage, format!("{name} is no regular file"))),
+        Some(_) => Err(Exit::message(Code::Usage, format!("{name} is not a regular file"))),
         None => {
             let what = format!(
                 "\"{name}\": no such file or folder (and a name on the hub is ORGANISATION/NAME)"
@@ -98,7 +97,7 @@ pub fn check_file(path: &Path) -> Result<(), Exit> {
     }
 }
 
-/// Whether this is a text that can be read.
+/// Checks that this is a text file.
 ///
 /// # Errors
 /// Code 2 if there is nothing, or something else.
@@ -109,7 +108,7 @@ pub fn check_text(path: &Path) -> Result<(), Exit> {
     }
 }
 
-/// What there is of this name, if anything; an error where the system does not let us look.
+/// The metadata of this path, if it exists; an error where the system does not let us look.
 fn metadata(path: &Path) -> anyhow::Result<Option<Metadata>> {
     match std::fs::metadata(path) {
         Ok(there) => Ok(Some(there)),
@@ -120,11 +119,11 @@ fn metadata(path: &Path) -> anyhow::Result<Option<Metadata>> {
     }
 }
 
-/// Whether this is a model's folder.
+/// Checks that this is a model's folder.
 fn check_folder(dir: &Path) -> Result<(), Exit> {
     let name = dir.display();
     if metadata(&dir.join("config.json"))?.is_none() {
-        let what = format!("{name} is no model folder: it has no config.json");
+        let what = format!("{name} is not a model folder: it has no config.json");
         return Err(Exit::message(Code::NoModel, what));
     }
     for entry in std::fs::read_dir(dir).with_context(|| name.to_string())? {
@@ -133,7 +132,7 @@ fn check_folder(dir: &Path) -> Result<(), Exit> {
             .extension()
             .is_some_and(|end| ["json", "safetensors", "jinja"].iter().any(|known| end == *known));
         if read && std::fs::metadata(&path).is_ok_and(|there| !there.is_file()) {
-            let what = format!("{} is no regular file", path.display());
+            let what = format!("{} is not a regular file", path.display());
             return Err(Exit::message(Code::Failure, what));
         }
     }
@@ -143,7 +142,7 @@ fn check_folder(dir: &Path) -> Result<(), Exit> {
 /// The hub's settings, from the environment.
 ///
 /// # Errors
-/// Code 2 for a variable that makes no sense.
+/// Code 2 for an invalid variable.
 pub fn hub_settings() -> Result<Settings, Exit> {
     Settings::from_env(|name| std::env::var(name).ok()).map_err(|error| {
         let code = match error {
@@ -189,7 +188,7 @@ impl Model {
         self.open(Checkpoint::open)
     }
 
-    /// The checkpoint in whatever format it is, if the model is a folder.
+    /// The checkpoint in the format in which it is stored, if the model is a folder.
     ///
     /// # Errors
     /// A pack (which is no checkpoint), or a damaged folder.
@@ -240,7 +239,7 @@ impl Model {
         if let Place::Folder { revision: Some(commit) } = &self.place {
             return Source { model: self.name.clone(), revision: Some(commit.clone()) };
         }
-        // A path says where a file lay on one machine, its last part what it is called.
+        // A path belongs to one machine; its last part is the model's name.
         let path = Path::new(&self.name).canonicalize().unwrap_or_default();
         let model = path.file_name().map_or(self.name.clone(), |name| name.display().to_string());
         Source { model, revision: None }
@@ -249,14 +248,14 @@ impl Model {
     /// The tokenizer, from the folder of the model or of the pack.
     ///
     /// # Errors
-    /// Code 4 for one that is missing, code 1 for one that is damaged.
+    /// Code 4 for a missing tokenizer, code 1 for a damaged one.
     pub fn tokenizer(&self) -> Result<Tokenizer, Exit> {
         let tokenizer = Tokenizer::load(&self.dir).map_err(|error| {
             let Text::Missing { path } = &error else { return Exit::from(error) };
             let cure = match &self.place {
                 Place::Pack(_) => {
-                    "a pack holds the weights only: copy its model's tokenizer.json, \
-                     tokenizer_config.json and generation_config.json beside it"
+                    "a pack holds no tokenizer: copy its model's tokenizer.json and \
+                     tokenizer_config.json beside it"
                 }
                 Place::Folder { revision: Some(_) } => "pull the model again",
                 Place::Folder { revision: None } => {

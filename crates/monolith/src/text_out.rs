@@ -133,7 +133,7 @@ pub fn check_output(path: &Path, kind: Kind) -> anyhow::Result<()> {
 /// a file is in the power of the superuser, and never what was meant.)
 pub fn check_writable(path: &Path) -> anyhow::Result<()> {
     if std::fs::metadata(path).is_ok_and(|there| !there.is_file()) {
-        anyhow::bail!("{} cannot be written: it is no regular file", path.display());
+        anyhow::bail!("{} cannot be written: it is not a regular file", path.display());
     }
     // A temporary of the kind that the writing will need, gone at once.
     cannot(path, WholeFile::create(path).map(drop))

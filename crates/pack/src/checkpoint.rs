@@ -13,7 +13,7 @@ const WRITTEN_AT_ONCE: usize = 4 << 20;
 
 /// Writes `config.json` and `model.safetensors` into a new folder, whole or not at all: bf16
 /// tensors as they were, others as the f32 values that their codes and scales stand for.
-/// `progress` is told the bytes done, of [`checkpoint_bytes`], and ends the writing by an error.
+/// `progress` is called with the bytes done and the total; its error ends the writing.
 ///
 /// # Errors
 /// A folder that exists, what the system says of the disk, or the error of `progress`.

@@ -72,7 +72,7 @@ impl Section {
         all
     }
 
-    /// The section's place in [`Section::all`]: arithmetic, so that a step may ask for it.
+    /// The section's index in [`Section::all`]. It is computed, so that a step can call this.
     pub(crate) fn index(self, config: &Config) -> usize {
         let layers_from = usize::from(!config.tied);
         let layers_to = layers_from + config.layers * LayerSection::ALL.len();

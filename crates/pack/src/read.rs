@@ -17,7 +17,7 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Is told the bytes done and the bytes in all, and ends the work by an error.
+/// Callback for the bytes done and the total; its error ends the work.
 pub type Progress<'a> = &'a (dyn Fn(u64, u64) -> std::io::Result<()> + Sync);
 
 /// Bytes that are hashed between two calls of the progress: some milliseconds of work.
@@ -58,8 +58,8 @@ impl Pack {
         Pack::open_watched(path, &|_, _| Ok(()))
     }
 
-    /// The same, with `progress` told the bytes that are checked and the bytes in all, by several
-    /// threads and not always in order. It ends the checking by an error.
+    /// The same; several threads call `progress` with the bytes that are checked and the total, not
+    /// always in order. Its error ends the checking.
     ///
     /// # Errors
     /// Those of [`Pack::open`], and [`PackError::Io`] with the error of `progress`.

@@ -1,4 +1,4 @@
-//! What is to become of a checkpoint.
+//! The choices that are made when a checkpoint is packed.
 
 use crate::format::Formats;
 use crate::header::{Header, Source};
@@ -6,7 +6,7 @@ use crate::scales::ScaleSearch;
 use monolith_abi::WeightFormat;
 use monolith_model::Config;
 
-/// How a pack is made: everything about it that the weights do not say themselves.
+/// How a pack is made: everything in it that does not follow from the weights.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Recipe {
     /// Where the weights come from.
@@ -30,7 +30,7 @@ impl Recipe {
         Recipe { scale_search, ..self }
     }
 
-    /// Bytes of the pack of a model, but for its header.
+    /// Bytes of the pack of a model, without its header.
     pub fn payload_bytes(&self, config: &Config) -> u64 {
         Header::of(config, self).payload_bytes()
     }

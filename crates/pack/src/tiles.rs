@@ -14,7 +14,7 @@ use monolith_model::{Fp8View, StoredView, Tensor, Weights, e4m3};
 use rayon::prelude::*;
 use std::ops::Range;
 
-/// A matrix section on its way into a pack.
+/// A matrix section of a pack that is being written.
 #[derive(Clone, Copy)]
 pub(crate) struct TileSource<'a> {
     pub(crate) weights: &'a dyn Weights,
@@ -29,7 +29,7 @@ impl TileSource<'_> {
         tile_bytes(self.format, self.section.shape(self.weights.config()).1)
     }
 
-    /// The bytes of some tiles, made in parallel, and what quantizing them lost.
+    /// The bytes of some tiles, made in parallel, and the sums of their quantization error.
     ///
     /// # Errors
     /// The first row, in order, that the format does not hold.
@@ -38,7 +38,7 @@ impl TileSource<'_> {
         let chunks = bytes.par_chunks_mut(self.tile_bytes());
         let done: Vec<Result<Sums, PackError>> =
             chunks.zip(tiles).map(|(out, tile)| self.tile(tile, out)).collect();
-        // In order: the first fault is the one that is told, whichever thread came upon one first.
+        // In order: the first fault is reported, whichever thread found one first.
         let mut sums = Sums::default();
         for tile in done {
             sums.add(tile?);
@@ -89,8 +89,8 @@ fn scatter_bf16(row_bytes: &[u8], row: usize, tile: &mut [u8]) {
     }
 }
 
-/// Puts a tensor's row into a row of an FP8 tile: quantized, or as it is where it has a scale of
-/// its own already.
+/// Puts a tensor's row into a row of an FP8 tile: quantized, or unchanged where the checkpoint
+/// stores it in FP8.
 fn put_fp8(
     weights: &dyn Weights,
     (tensor, from): (Tensor, usize),
@@ -126,7 +126,7 @@ fn put_fp8(
     Ok(sums)
 }
 
-/// What a checkpoint's own codes and scale must be for a kernel to multiply by them.
+/// Checks that a kernel can multiply by a checkpoint's own codes and scale.
 fn check_taken_over(view: &Fp8View, row: usize) -> Result<(), String> {
     let scale = view.scale(row);
     if !(scale.is_normal() && scale > 0.0) {

@@ -18,8 +18,8 @@ use std::path::Path;
 /// Room for a header's sha256 strings before they are known: their length is fixed.
 const SHA256_HEX: usize = 64;
 
-/// Bytes that are made, hashed and written at once, about: enough for every thread, and little
-/// enough that progress is told and Ctrl-C answered several times a second.
+/// Bytes that are made, hashed and written at once, about: enough work for every thread, and little
+/// enough that the progress callback runs several times a second.
 const CHUNK_BYTES: usize = 2 << 20;
 
 /// Writes the pack of `weights` in the formats in which they are stored: bf16, but for FP8
@@ -59,8 +59,8 @@ pub fn pack_to_bytes_as(
 impl Recipe {
     /// Writes the pack of `weights` to `path`, whole or not at all: until it is complete and on the
     /// disk it is a temporary file beside `path`, which an error removes, and which the next write
-    /// to the folder removes where this process was killed. `progress` is told the bytes done and
-    /// the bytes in all, several times a second, and ends the writing by an error.
+    /// to the folder removes where this process was killed. `progress` is called with the bytes done
+    /// and the total, several times a second; its error ends the writing.
     ///
     /// # Errors
     /// [`PackError::Io`] where the folder cannot be written to, or with the error of `progress`;
@@ -119,7 +119,8 @@ fn pack_to(
     Ok(header)
 }
 
-/// Gives a section's bytes to `write`, part by part, and notes in its entry what quantizing lost.
+/// Gives a section's bytes to `write`, part by part, and records the quantization error in its
+/// entry.
 fn put_section(
     weights: &dyn Weights,
     recipe: &Recipe,
@@ -149,8 +150,8 @@ fn put_section(
     Ok(())
 }
 
-/// Bytes that the header's text is given before its sha256 and quantization are known: the text
-/// with the longest that they can be.
+/// Bytes reserved for the header's text before the sections' sha256 and quantization are known: the
+/// length of the text with the longest values that they can have.
 fn header_room(header: &Header) -> usize {
     let mut longest = header.clone();
     // serde_json writes at most 9 digits of an f32, and 8 characters around them.
@@ -173,7 +174,7 @@ fn header_room(header: &Header) -> usize {
     header_text(&longest).len() + reserved
 }
 
-/// Preamble and header. The text fills its room with spaces, which JSON allows behind it.
+/// Writes preamble and header. Spaces, which JSON allows after the text, fill the header's room.
 fn write_front(header: &Header, room: usize, out: &mut (impl Write + Seek)) -> std::io::Result<()> {
     let mut text = header_text(header);
     assert!(text.len() <= room, "a header's text is never longer than header_room says");

@@ -1,8 +1,8 @@
 //! Trained deltas over seeded random weights: a model of gigabytes, rebuilt from megabytes.
 //!
 //! A folder holds, beside the `config.json` and the tokenizer of the model, `standin.json` with
-//! `base_seed` (the seed of the weights beneath) and `model_sha256` (of the file that must come
-//! out), and the deltas, in any number of files:
+//! `base_seed` (the seed of the base weights) and `model_sha256` (of the file that the rebuild
+//! must give), and the deltas, in any number of files:
 //!
 //! | tensor | its deltas |
 //! |---|---|
@@ -29,7 +29,7 @@ use std::io::{Error, ErrorKind};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-/// What the rebuilt folder has from the deltas' folder as it is.
+/// Files that are copied from the deltas' folder unchanged.
 const COMPANIONS: [&str; 4] =
     ["config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json"];
 
@@ -42,7 +42,7 @@ pub struct Deltas {
     changes: HashMap<Tensor, Change>,
 }
 
-/// What the rebuild needs of `standin.json`.
+/// The fields of `standin.json` that the rebuild needs.
 #[derive(Debug, serde::Deserialize)]
 struct Recipe {
     base_seed: u64,
@@ -95,7 +95,7 @@ impl Deltas {
         &self.config
     }
 
-    /// The seed of the weights beneath.
+    /// The seed of the base weights.
     pub fn seed(&self) -> u64 {
         self.recipe.base_seed
     }
@@ -115,7 +115,7 @@ impl Deltas {
     }
 }
 
-/// What is done to the values of one tensor.
+/// How the values of one tensor are changed.
 #[derive(Debug)]
 pub(super) enum Change {
     /// Other values, in bf16.
@@ -280,7 +280,7 @@ impl Source {
         Ok(source)
     }
 
-    /// An error of a tensor that is there, or of one that is in no file.
+    /// An error of a tensor, with the file that holds it, or the folder where none does.
     fn error(&self, name: &str, what: String) -> ModelError {
         let file = self.infos.get(name).map(|(file, _)| &self.files[*file].path);
         ModelError::Tensor { path: file.unwrap_or(&self.dir).clone(), name: name.into(), what }
@@ -338,7 +338,7 @@ impl Source {
         }
     }
 
-    /// Refuses what nothing asked for.
+    /// Refuses tensors that were not used.
     fn is_used_up(&self) -> Result<(), ModelError> {
         match self.infos.keys().find(|name| !self.taken.contains(*name)) {
             Some(name) => {

@@ -1,4 +1,4 @@
-//! Writing a synthetic checkpoint: every thread fills and writes chunks of its own.
+//! Writing a synthetic checkpoint: each thread fills and writes its own chunks.
 
 use super::{Deltas, Values};
 use crate::{Config, ModelError, Tensor, safetensors_file};
@@ -12,17 +12,17 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// About as many elements as one task makes and writes at once: 4 MiB, large enough for the disk
-/// and small enough to stay in cache until it is written.
+/// Elements that one task makes and writes at once, about: 4 MiB, which is large enough for the
+/// disk and small enough to stay in the cache until it is written.
 const CHUNK_ELEMENTS: usize = 1 << 21;
 
 const WEIGHTS: &str = "model.safetensors";
 
-/// Is told the bytes written so far, and ends the writing with an error.
+/// Callback for the bytes written so far; its error ends the writing.
 pub type Progress<'a> = &'a (dyn Fn(u64) -> std::io::Result<()> + Sync);
 
 /// Writes the model of this configuration and seed as a checkpoint folder: `config.json`,
-/// `generation_config.json` and `model.safetensors`. There is no tokenizer: tokens mean nothing.
+/// `generation_config.json` and `model.safetensors`. It writes no tokenizer, since the tokens have no meaning.
 ///
 /// The folder appears whole or not at all. A process that is killed leaves a temporary folder
 /// beside it, which the next write there removes. `progress` is told the bytes of weights written so
@@ -42,9 +42,9 @@ pub fn write(config: &Config, seed: u64, dir: &Path, progress: Progress) -> Resu
 }
 
 impl Deltas {
-    /// Writes the rebuilt model as a checkpoint folder, with the tokenizer and what else lies
-    /// beside the deltas. The folder appears as that of [`write()`] does, and `progress` is told
-    /// the same; once all is written, it is asked while the file is read again to be checked.
+    /// Writes the rebuilt model as a checkpoint folder, with the tokenizer and the other small files
+    /// of the deltas' folder. The folder appears, and `progress` is called, as by [`write()`]; it is
+    /// also called while the written file is read again to check its sha256.
     ///
     /// # Errors
     /// Those of [`write()`], a value that is not finite (its tensor is named), or a file that is
@@ -64,7 +64,8 @@ impl Deltas {
     }
 }
 
-/// Makes a folder of these files and of what `write_weights`, told the folder, puts there.
+/// Makes a folder of these files and of the weights, which `write_weights` writes into the folder
+/// that it is given.
 fn write_folder(
     dir: &Path,
     companions: &[(&str, Vec<u8>)],
@@ -79,7 +80,7 @@ fn write_folder(
     Ok(folder.commit()?)
 }
 
-/// The sha256 of a file in hexadecimal; `proceed` is asked between its parts.
+/// The sha256 of a file in hexadecimal; an error of `proceed`, called between parts, ends it.
 fn sha256(path: &Path, proceed: impl Fn() -> std::io::Result<()>) -> std::io::Result<String> {
     let (mut file, mut hasher) = (File::open(path)?, Sha256::new());
     let mut buffer = vec![0; 2 * CHUNK_ELEMENTS];

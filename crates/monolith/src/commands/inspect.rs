@@ -39,7 +39,7 @@ pub fn run(args: &InspectArgs) -> Result<(), Exit> {
     Ok(())
 }
 
-/// Tokens a second if a step did nothing but read its bytes at this speed.
+/// Tokens a second if a step only read its bytes at this speed.
 fn roofline(header: &Header, args: &InspectArgs) -> Option<f64> {
     args.gb_s.map(|speed| speed * 1e9 / header.bytes_at(args.position) as f64)
 }
@@ -107,7 +107,7 @@ fn table(pack: &Pack, args: &InspectArgs) -> String {
     text
 }
 
-/// How the scales were chosen, where it was not the usual way.
+/// How the scales were chosen, unless it is the default.
 fn scale_search(header: &Header) -> &'static str {
     match header.scale_search {
         ScaleSearch::Amax => "",
@@ -115,7 +115,7 @@ fn scale_search(header: &Header) -> &'static str {
     }
 }
 
-/// A line for each format: how its tiles are made.
+/// A line for each format: the layout of its tiles.
 fn geometry(header: &Header) -> String {
     let line = |of: &Geometry| {
         let scales =

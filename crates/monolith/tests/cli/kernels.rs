@@ -52,7 +52,7 @@ fn what_no_kernel_is_for() {
         assert!(!place.path("x").exists());
     };
     build(&["--arch", "sm_90"], "there are for: sm_90a, sm_120a");
-    build(&["--shape", "huge"], "--shape huge: no shape");
+    build(&["--shape", "huge"], "--shape huge: neither a named shape");
     place.fails(&["kernels", "build"], 2, "--out");
     place.fails(&["kernels"], 2, "list");
 }

@@ -45,7 +45,7 @@ fn a_model_that_is_not_there() {
     // Neither does a name that no file can have end up in a question to the hub.
     place.fails(&run(&"x".repeat(300)), 1, "xxx: File name too long");
     std::fs::create_dir(place.path("empty")).unwrap();
-    place.fails(&run("empty"), 4, "empty is no model folder: it has no config.json");
+    place.fails(&run("empty"), 4, "empty is not a model folder: it has no config.json");
 }
 
 #[test]
@@ -54,7 +54,7 @@ fn a_file_that_is_no_model() {
     place.model("m");
     place.fails(&run("m/model.safetensors"), 2, "is one file of a model: name its folder");
     place.fails(&run("m/demo-prompt.txt"), 1, "m/demo-prompt.txt: not a pack");
-    place.fails(&run("/dev/null"), 2, "/dev/null is no regular file");
+    place.fails(&run("/dev/null"), 2, "/dev/null is not a regular file");
 }
 
 #[test]
@@ -63,7 +63,7 @@ fn files_that_are_missing() {
     for (file, cure) in [
         ("model.safetensors", "m/model.safetensors: No such file"),
         ("tokenizer.json", "m/tokenizer.json: no such file; without one the model takes no text"),
-        ("config.json", "m is no model folder: it has no config.json"),
+        ("config.json", "m is not a model folder: it has no config.json"),
     ] {
         let dir = place.model("m");
         std::fs::remove_file(dir.join(file)).unwrap();
@@ -122,9 +122,9 @@ fn a_fifo_is_refused_and_not_waited_for() {
     for fifo in [dir.join("model.safetensors"), place.path("fifo")] {
         assert!(Command::new("mkfifo").arg(fifo).status().unwrap().success());
     }
-    place.fails(&run("m"), 1, "m/model.safetensors is no regular file");
-    place.fails(&run("fifo"), 2, "fifo is no regular file");
-    place.fails(&["inspect", "fifo"], 2, "fifo is no regular file");
+    place.fails(&run("m"), 1, "m/model.safetensors is not a regular file");
+    place.fails(&run("fifo"), 2, "fifo is not a regular file");
+    place.fails(&["inspect", "fifo"], 2, "fifo is not a regular file");
 }
 
 #[test]

@@ -38,7 +38,7 @@ fn inspect_speaks_json() {
 fn a_pack_runs_beside_its_tokenizer_and_says_so_without() {
     let (place, model) = (packed(), tiny());
     let args = ["run", "-q", "-n", "9", "-p", "My fellow", "-m", "tiny.pack"];
-    place.fails(&args, 4, "a pack holds the weights only: copy its model's tokenizer.json");
+    place.fails(&args, 4, "a pack holds no tokenizer: copy its model's tokenizer.json");
     for file in ["tokenizer.json", "tokenizer_config.json", "generation_config.json"] {
         std::fs::copy(tiny().join(file), place.path(file)).unwrap();
     }
@@ -103,7 +103,7 @@ fn pack_refuses_where_it_cannot_write() {
         "none/x.pack cannot be written: No such file",
     );
     for special in [".", "/dev/null"] {
-        let message = format!("{special} cannot be written: it is no regular file");
+        let message = format!("{special} cannot be written: it is not a regular file");
         place.fails(&["pack", "-m", model, "-o", special], 1, &message);
     }
     place.fails(&["pack", "-m", "tiny.pack", "-o", "x.pack"], 2, "name a model folder");
@@ -198,11 +198,11 @@ fn an_fp8_checkpoint_is_taken_over() {
     let place = Place::new();
     fp8_checkpoint(&place);
     let seen = place.run(&["pack", "-m", "fp8", "-o", "as-stored.pack"]);
-    for part in ["packed fp8 as fp8-head-bf16", "down: 1536 rows taken over", " 0.000% "] {
+    for part in ["packed fp8 as fp8-head-bf16", "down: 1536 rows copied", " 0.000% "] {
         assert!(seen.stderr.contains(part), "{part}: {}", seen.stderr);
     }
     let seen = place.run(&["pack", "-m", "fp8", "--format", "fp8", "-o", "fp8.pack"]);
-    let head = "lm_head: 0 rows taken over from the checkpoint's FP8, 4096 quantized here";
+    let head = "lm_head: 0 rows copied from the checkpoint's FP8, 4096 quantized here";
     assert!(seen.code == 0 && seen.stderr.contains(head), "{}", seen.stderr);
     place.succeeds(&["run", "-q", "-n", "2", "-p", "My", "-m", "fp8"]);
     let bf16 = ["pack", "-m", "fp8", "--format", "bf16", "-o", "bf16.pack"];

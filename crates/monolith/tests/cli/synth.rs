@@ -87,7 +87,7 @@ fn what_is_there_is_left_alone() {
 #[test]
 fn a_shape_that_is_none() {
     let (place, tokenizer) = (Place::new(), tiny().join("tokenizer.json"));
-    place.fails(&["synth", "--shape", "huge", "-o", "x"], 2, "--shape huge: no shape");
+    place.fails(&["synth", "--shape", "huge", "-o", "x"], 2, "--shape huge: neither a named shape");
     let args = ["synth", "--shape", tokenizer.to_str().unwrap(), "-o", "x"];
     place.fails(&args, 1, "tokenizer.json: model_type is missing");
     place.fails(&["synth"], 2, "--out");

@@ -63,8 +63,8 @@ fn a_trace_that_cannot_be_written_is_refused_at_once() {
     let (place, model) = (Place::new(), tiny());
     for (path, message) in [
         ("none/x.gz", "none/x.gz cannot be written: No such file or directory (os error 2)\n"),
-        (".", ". cannot be written: it is no regular file"),
-        ("/dev/null", "/dev/null cannot be written: it is no regular file"),
+        (".", ". cannot be written: it is not a regular file"),
+        ("/dev/null", "/dev/null cannot be written: it is not a regular file"),
         ("", "--xray"),
     ] {
         let code = if path.is_empty() { 2 } else { 1 };

@@ -31,9 +31,10 @@ fn after_the_producer_began(trace: &Trace) -> Vec<i64> {
         let begin = last_work.entry((span.block, span.phase, span.layer)).or_insert(0);
         *begin = span.begin_ns.max(*begin);
     }
-    let waits = trace.spans().iter().filter(|span| {
-        span.kind == EventKind::WaitExchange && span.phase != Phase::Attention
-    });
+    let waits = trace
+        .spans()
+        .iter()
+        .filter(|span| span.kind == EventKind::WaitExchange && span.phase != Phase::Attention);
     let measured = waits.filter_map(|wait| {
         let began = last_work.get(&(wait.waits_on?, wait.phase, wait.layer))?;
         Some(wait.end_ns as i64 - *began as i64)
