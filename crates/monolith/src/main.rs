@@ -26,8 +26,8 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     interrupt::install();
-    let cli = Cli::try_parse_from(args::given(std::env::args_os()))
-        .unwrap_or_else(|error| usage(&error));
+    let cli =
+        Cli::try_parse_from(args::given(std::env::args_os())).unwrap_or_else(|error| usage(&error));
     monolith_harness::identity::name_commit(env!("MONOLITH_COMMIT"));
     match dispatch(cli.command) {
         Ok(()) => ExitCode::SUCCESS,

@@ -23,7 +23,7 @@ mod tokenizer;
 pub use chat::{ChatOptions, ChatTemplate, Json, Message};
 pub use error::Error;
 pub use file::mistaken_for;
-pub use printable::{markdown_cell, printable, printable_line};
+pub use printable::{printable, printable_line};
 pub use stop::StopTokens;
 pub use stream::StreamDecoder;
 pub use tokenizer::{EncodePolicy, Lookalike, NamedToken, Tokenizer};

@@ -19,25 +19,6 @@ pub fn printable_line(text: &str) -> Cow<'_, str> {
     escaped(text, |_| false)
 }
 
-/// `text` as a cell of a Markdown table: one line, no bar that would end the cell, no HTML.
-#[must_use]
-pub fn markdown_cell(text: &str) -> Cow<'_, str> {
-    let line = printable_line(text);
-    if !line.contains(['|', '<', '\\']) {
-        return line;
-    }
-    let mut cell = String::with_capacity(line.len() + 8);
-    for c in line.chars() {
-        match c {
-            // A reader of tables takes `\|` for a bar that ends nothing, so `\` is doubled, too.
-            '|' | '\\' => cell.extend(['\\', c]),
-            '<' => cell.push_str("&lt;"),
-            _ => cell.push(c),
-        }
-    }
-    Cow::Owned(cell)
-}
-
 fn escaped(text: &str, keeps: impl Fn(char) -> bool) -> Cow<'_, str> {
     let hostile = |c: char| is_hostile(c) && !keeps(c);
     if !text.contains(hostile) {
@@ -82,14 +63,6 @@ mod tests {
             let text = c.to_string();
             assert!(!printable(&text).contains(|c: char| c.is_control() && c != '\n' && c != '\t'));
             assert!(!printable_line(&text).contains(char::is_control));
-            assert!(!markdown_cell(&text).contains(char::is_control));
         }
-    }
-
-    #[test]
-    fn a_cell_stays_a_cell() {
-        assert_eq!(markdown_cell("bf16-flag"), "bf16-flag");
-        assert_eq!(markdown_cell("a|b\nc\\|d"), "a\\|b\\\\nc\\\\\\|d");
-        assert_eq!(markdown_cell("</script><img src=x>"), "&lt;/script>&lt;img src=x>");
     }
 }

@@ -1,7 +1,7 @@
 //! Rows as text: Markdown, CSV, JSON, JSON lines, SQL.
 
 use super::{Row, sql::sql};
-use monolith_text::markdown_cell;
+use crate::markdown;
 use serde_json::Value;
 
 /// How rows are written.
@@ -73,7 +73,7 @@ fn markdown(rows: &[Row]) -> String {
             gate(row).into(),
             row.scope.clone(),
         ];
-        text += &format!("| {} |\n", cells.each_ref().map(|cell| markdown_cell(cell)).join(" | "));
+        text += &format!("| {} |\n", cells.map(|text| markdown::cell(&text)).join(" | "));
     }
     text
 }

@@ -65,9 +65,9 @@ pub fn run(args: &DoctorArgs) -> Result<(), Exit> {
         )
     };
     if args.json {
-        put(&text)?
+        put(&text)?;
     } else {
-        show(&text)?
+        show(&text)?;
     }
     match (args.engine, gpu) {
         (EngineChoice::Cuda, Err(why)) => Err(Exit::message(Code::NoEngine, why)),

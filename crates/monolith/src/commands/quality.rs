@@ -158,7 +158,8 @@ fn control(
 ) -> Result<Option<ControlFile>, Exit> {
     let read = |path: &PathBuf| {
         let tensors_sha256 = &tensors_sha256(pack);
-        ControlFile::read(path, Wanted { tensors_sha256, prompts, new: args.new }).map_err(input_exit)
+        ControlFile::read(path, Wanted { tensors_sha256, prompts, new: args.new })
+            .map_err(input_exit)
     };
     args.control.as_ref().map(read).transpose()
 }
