@@ -26,7 +26,8 @@ pub fn rust_component(cargo: &mut Command, component: &str) -> Result<()> {
     }
     if program_on_path(&["rustup"]).is_none() {
         bail!(
-            "this toolchain lacks {component}: install it with the program that installed the toolchain"
+            "this toolchain lacks {component}: install it with the program that installed the \
+             toolchain"
         );
     }
     say::installing(component, "this toolchain lacks it");

@@ -31,7 +31,8 @@ impl Node {
         let ours = Node { bin: Some(home.join("bin")) };
         if ours.refused().is_some() {
             say::installing(format_args!("{WHEEL} into {}", home.display()), &why);
-            install(&home).context("Node could not be installed (a Node of version 22.12 or later on PATH is used instead)")?;
+            install(&home)
+                .context("Node could not be installed: put Node 22.12 or later on PATH")?;
             if let Some(why) = ours.refused() {
                 bail!("the Node of {WHEEL} does not run here: {why}");
             }

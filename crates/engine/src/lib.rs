@@ -294,7 +294,7 @@ pub enum EngineError {
         /// The GPU's name.
         gpu: String,
     },
-    /// The kernel wrote a fault record that contradicts itself: a bug in the kernel or in this crate.
+    /// The kernel's fault record contradicts itself: a bug in the kernel or in this crate.
     #[error("the kernel left a fault record that this version does not know: {0}")]
     UnknownFault(String),
     /// This variant cannot record a step.

@@ -116,8 +116,7 @@ pub enum KernelError {
 }
 
 impl KernelError {
-    /// Whether this machine lacks what a kernel needs: a GPU that there are kernels for, its driver,
-    /// or the compiler.
+    /// Whether this machine lacks what a kernel needs: a supported GPU, a driver, or the compiler.
     pub fn is_no_engine(&self) -> bool {
         use KernelError::{DriverTooOld, NoDriver, NoKernelForGpu, Nvrtc, NvrtcNotFound};
         matches!(

@@ -55,7 +55,9 @@ pub fn run(args: &BenchArgs) -> Result<(), Exit> {
         if let Some(removed) = folder.add_rows(&rows).map_err(exit_of)? {
             say(&format!("bench: {removed}"));
         }
-        folder.add_command(&command(), &[version()]).map_err(exit_of)?;
+        if let Some(removed) = folder.add_command(&command(), &[version()]).map_err(exit_of)? {
+            say(&format!("bench: {removed}"));
+        }
     }
     for line in left_out {
         say(&format!("bench: left out: {line}"));

@@ -40,7 +40,9 @@ pub fn run(args: &GateArgs) -> Result<(), Exit> {
     let run = RunFolder::open(args.results.folder(), &setup.environment).map_err(exit_of)?;
     run.add_gate(&record, &folder).map_err(exit_of)?;
     let versions = [version(), record.reference.engine.clone()];
-    run.add_command(&command(), &versions).map_err(exit_of)?;
+    if let Some(removed) = run.add_command(&command(), &versions).map_err(exit_of)? {
+        say(&format!("gate: {removed}"));
+    }
     say(&table(&record));
     put(&format!("{}\n", run.path.join(record.file_name()).display()))?;
     if record.passed {

@@ -87,7 +87,9 @@ pub fn run(args: &QualityArgs) -> Result<(), Exit> {
 fn finish(folder: &RunFolder, outcome: &Outcome) -> Result<(), Exit> {
     let record = &outcome.record;
     folder.add_quality(outcome).map_err(exit_of)?;
-    folder.add_command(&command(), &[version()]).map_err(exit_of)?;
+    if let Some(removed) = folder.add_command(&command(), &[version()]).map_err(exit_of)? {
+        say(&format!("quality: {removed}"));
+    }
     say(&shown(record));
     put(&format!("{}\n", folder.path.join(record.file_name()).display()))?;
     let verdict = record.verdicts().as_written;

@@ -62,11 +62,10 @@ enum Moment {
 use Moment::{AfterASign, AtOnce, WhileWriting};
 
 /// Every command that takes its time, and moments of it. None has a result at any of them.
-const CASES: [(&[&str], &[Moment]); 13] = [
+const CASES: [(&[&str], &[Moment]); 12] = [
     (&["run", "-m", "m", "-f", "long.txt", "--context", "60000"], &[AtOnce, AfterASign]),
     (&["run", "-m", "large", "-p", "x"], &[WhileWriting]),
     (&["pack", "-m", "large", "-o", "x.pack"], &[AtOnce, WhileWriting]),
-    (&["pack", "-m", "large", "--format", "fp8", "-o", "x.pack"], &[WhileWriting]),
     (&["unpack", "-m", "large", "-o", "unpacked"], &[WhileWriting]),
     (&["synth", "-o", "synthetic"], &[AtOnce, WhileWriting]),
     (&["diff", "-m", "large"], &[WhileWriting]),

@@ -136,7 +136,6 @@ fn without_a_gate_the_numbers_are_marked_and_kept_nowhere() {
 
 /// From a fresh clone to a verified speed of the shipped model, on its own reference and prompts.
 #[test]
-#[ignore = "a minute in an optimized build, many in others: `cargo test --release -- --ignored`"]
 fn the_shipped_model_is_gated_and_measured_in_two_commands() {
     let (place, model) = (Place::new(), tiny());
     let model = model.to_str().unwrap();

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 /// Against hanging for ever, and far from deciding anything.
-const PATIENCE: Duration = Duration::from_secs(240);
+const PATIENCE: Duration = Duration::from_secs(600);
 
 /// The text that the goldens continue.
 pub const PROMPT: &str = "The Atlantic Ocean is the second largest of the world's five oceanic \
