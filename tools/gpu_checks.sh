@@ -120,7 +120,7 @@ measured() {
     return
   fi
   step 90 "$name-bench" "$bin/monolith" bench -m "$model" --format "$2" --engine cuda \
-    --ids "$work/$name.json" --results "$out/results" --bandwidth-gb-s "$gb_s" \
+    --require-gate --ids "$work/$name.json" --results "$out/results" --bandwidth-gb-s "$gb_s" \
     --bandwidth-source "monolith doctor --probe in the same run, 1200 MB by loads of 16 bytes" -o md \
     && cat "$out/$name-bench.log"
 }

@@ -70,10 +70,10 @@ fn markdown(rows: &[Row]) -> String {
             number(row.gb_s, 1),
             percent(row.roofline_share),
             number(row.predicted_tok_s, 0),
-            gate(row).into(),
-            row.scope.clone(),
         ];
-        text += &format!("| {} |\n", cells.map(|text| markdown::cell(&text)).join(" | "));
+        let cells = cells.map(|text| markdown::cell(&text)).join(" | ");
+        // The gate's cell is Markdown of our own.
+        text += &format!("| {cells} | {} | {} |\n", gate(row), markdown::cell(&row.scope));
     }
     text
 }

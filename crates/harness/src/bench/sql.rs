@@ -44,10 +44,11 @@ pub fn sql(rows: &[Row]) -> String {
     let rows: Vec<_> = rows.iter().map(flat).collect();
     let Some(first) = rows.first() else { return String::new() };
     let columns: Vec<String> =
-        first.iter().map(|(name, _)| format!("  {name} {}", type_of(name))).collect();
+        first.iter().map(|(name, _)| format!("  \"{name}\" {}", type_of(name))).collect();
     let mut text = format!("CREATE TABLE IF NOT EXISTS {TABLE} (\n{}\n);\n", columns.join(",\n"));
     for row in &rows {
-        let names: Vec<&str> = row.iter().map(|(name, _)| name.as_str()).collect();
+        // Quoted: `commit` is a word of SQL's own.
+        let names: Vec<String> = row.iter().map(|(name, _)| format!("\"{name}\"")).collect();
         let values: Vec<String> = row.iter().map(|(_, value)| literal(value)).collect();
         text += &format!(
             "INSERT INTO {TABLE} ({}) VALUES ({});\n",

@@ -32,7 +32,8 @@ fn a_speed_stands_beside_its_own_quality() {
     let text = render(results.path()).unwrap();
     assert!(text.contains(" gate | quality |"), "{text}");
     let share = format!("{:.1}%", 100.0 * of_row.record.numbers.agreement.greedy);
-    let cell = format!("| passed | not as written: {share} of greedy tokens agree (90% asked), ");
+    let gate = "| passed, 80 of 320 logits rows |";
+    let cell = format!("{gate} not as written: {share} of greedy tokens agree (90% asked), ");
     assert!(text.contains(&cell), "{cell}: {text}");
     assert!(text.contains("% perplexity; after the same text: 9"), "{text}");
     let mut good = whole();
@@ -40,7 +41,8 @@ fn a_speed_stands_beside_its_own_quality() {
     good.record = good.record.judged();
     folder.add_quality(&good).unwrap();
     let text = render(results.path()).unwrap();
-    assert!(text.contains("| passed | as written: 100.0% of greedy tokens agree, +"), "{text}");
+    let cell = format!("{gate} as written: 100.0% of greedy tokens agree, +");
+    assert!(text.contains(&cell), "{cell}: {text}");
 }
 
 #[test]
