@@ -34,8 +34,8 @@ impl Checkpoint {
     /// Opens `dir`, which holds `config.json` and `model.safetensors`, or an index and its shards.
     ///
     /// A tied model's LM head is its embedding, unless the files hold an LM head of other values:
-    /// that one is used then, as transformers 5 does, and [`Checkpoint::config`] says so. Tensors in
-    /// F32 and F16 are read as bf16. [`Checkpoint::remarks`] tells of both.
+    /// that one is used then, as transformers 5 does, and [`Checkpoint::config`] says so. Tensors
+    /// in F32 and F16 are read as bf16. [`Checkpoint::remarks`] tells of both.
     ///
     /// # Errors
     /// A missing or damaged file, an unsupported model, or a tensor that is missing, unexpected,

@@ -62,7 +62,8 @@ pub enum ModelError {
         /// What it holds instead, and what to do.
         what: String,
     },
-    /// A tensor is missing, unexpected, or not of the shape or type that the configuration asks for.
+    /// A tensor is missing, unexpected, or not of the shape or type that the configuration asks
+    /// for.
     #[error("{}: tensor {}: {what}", path.display(), name.escape_debug())]
     Tensor {
         /// The file.

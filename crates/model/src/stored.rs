@@ -175,7 +175,8 @@ impl<'a> StoredView<'a> {
         self.rows_f32(row..row + 1)
     }
 
-    /// The little-endian bf16 bytes of one row: those that are stored, or those that rounding gives;
+    /// The little-endian bf16 bytes of one row: those that are stored, or those that rounding
+    /// gives;
     /// `None` for FP8, whose values bf16 does not hold.
     pub fn row_bf16(&self, row: usize) -> Option<Cow<'a, [u8]>> {
         match self {

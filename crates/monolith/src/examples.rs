@@ -49,8 +49,9 @@ codes and scales of an FP8 checkpoint (compressed-tensors, one scale per row) ar
 F32 and F16 are rounded to bf16 first.
 
 A pack holds the weights and the end-of-text tokens. To run one, keep the model's tokenizer.json and
-tokenizer_config.json beside it; the end-of-text tokens of a generation_config.json beside it are
-used instead of the pack's. `monolith run` packs a model by itself and keeps the pack in its cache.";
+tokenizer_config.json beside it; the end-of-text tokens of a generation_config.json beside it
+are used instead of the pack's. `monolith run` packs a model by itself and keeps the pack in its
+cache.";
 
 /// `monolith unpack`
 pub const UNPACK: &str = "Examples:

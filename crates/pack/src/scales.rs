@@ -84,9 +84,9 @@ fn octave_root() -> f64 {
     (0..CANDIDATES.ilog2()).fold(2f64, |root, _| root.sqrt())
 }
 
-/// Sums that a squared error is made of: column `i` goes to sum `i % LANES`. Their number is part of
-/// the result, since it is part of the order of summation; several are needed for the loop to become
-/// vector instructions.
+/// Sums that a squared error is made of: column `i` goes to sum `i % LANES`. Their number is part
+/// of the result, since it is part of the order of summation; several are needed for the loop to
+/// become vector instructions.
 const LANES: usize = 8;
 
 /// Weights between two looks at the limit; a multiple of [`LANES`].
@@ -159,8 +159,8 @@ mod tests {
 
     #[test]
     fn what_amax_rounds_and_another_scale_holds_is_exact() {
-        // 1.75 is 448 times a power of two: with it as the largest weight, every weight of up to four
-        // bits is exact. With 1.5 none of these is.
+        // 1.75 is 448 times a power of two: with it as the largest weight, every weight of up to
+        // four bits is exact. With 1.5 none of these is.
         let exact = [1.75, 0.5, -0.25, 1.125];
         assert_eq!(quantized(&exact, ScaleSearch::Mse).2.error_squares(), 0.0);
         let row = [1.5, 0.5, -0.25, 1.125, 0.75, -0.625];

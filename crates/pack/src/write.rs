@@ -59,8 +59,8 @@ pub fn pack_to_bytes_as(
 impl Recipe {
     /// Writes the pack of `weights` to `path`, whole or not at all: until it is complete and on the
     /// disk it is a temporary file beside `path`, which an error removes, and which the next write
-    /// to the folder removes where this process was killed. `progress` is called with the bytes done
-    /// and the total, several times a second; its error ends the writing.
+    /// to the folder removes where this process was killed. `progress` is called with the bytes
+    /// done and the total, several times a second; its error ends the writing.
     ///
     /// # Errors
     /// [`PackError::Io`] where the folder cannot be written to, or with the error of `progress`;

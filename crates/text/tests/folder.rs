@@ -156,7 +156,8 @@ fn added_tokens_are_written_as_they_are() {
 fn a_padding_token_that_is_not_there_is_a_warning() {
     for config in [
         r#"{"pad_token": "[PAD]"}"#,
-        r#"{"pad_token": {"content": "[PAD]"}, "added_tokens_decoder": {"28": {"content": "[PAD]"}}}"#,
+        r#"{"pad_token": {"content": "[PAD]"},
+            "added_tokens_decoder": {"28": {"content": "[PAD]"}}}"#,
     ] {
         let tokenizer = load(&tiny(), Some(config)).unwrap();
         assert_eq!(tokenizer.pad(), None);

@@ -1,4 +1,5 @@
-//! Run folders that were torn, edited or copied together: what is wrong is said, and the rest shows.
+//! Run folders that were torn, edited or copied together: what is wrong is said, and the rest
+//! shows.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 

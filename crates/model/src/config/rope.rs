@@ -64,7 +64,8 @@ impl Reader<'_> {
                     let kind = inner.get("rope_type").or(inner.get("type"));
                     let kind = kind.map_or(String::new(), |kind| format!(" (rope_type {kind})"));
                     return Err(self.unsupported(format!(
-                        "{place}{kind}: RoPE that depends on the layer type (only one base for all layers is supported)"
+                        "{place}{kind}: RoPE that depends on the layer type (only one base \
+                         for all layers is supported)"
                     )));
                 }
                 _ => {

@@ -25,8 +25,8 @@ pub type Progress<'a> = &'a (dyn Fn(u64) -> std::io::Result<()> + Sync);
 /// `generation_config.json` and `model.safetensors`. It writes no tokenizer, since the tokens have no meaning.
 ///
 /// The folder appears whole or not at all. A process that is killed leaves a temporary folder
-/// beside it, which the next write there removes. `progress` is told the bytes of weights written so
-/// far, of [`file_bytes`], by several threads and not always in order.
+/// beside it, which the next write there removes. `progress` is told the bytes of weights written
+/// so far, of [`file_bytes`], by several threads and not always in order.
 ///
 /// # Errors
 /// A folder that exists and is not empty, or what the system says of the disk.
@@ -42,9 +42,9 @@ pub fn write(config: &Config, seed: u64, dir: &Path, progress: Progress) -> Resu
 }
 
 impl Deltas {
-    /// Writes the rebuilt model as a checkpoint folder, with the tokenizer and the other small files
-    /// of the deltas' folder. The folder appears, and `progress` is called, as by [`write()`]; it is
-    /// also called while the written file is read again to check its sha256.
+    /// Writes the rebuilt model as a checkpoint folder, with the tokenizer and the other small
+    /// files of the deltas' folder. The folder appears, and `progress` is called, as by
+    /// [`write()`]; it is also called while the written file is read again to check its sha256.
     ///
     /// # Errors
     /// Those of [`write()`], a value that is not finite (its tensor is named), or a file that is
