@@ -249,7 +249,10 @@ fn other_ways_of_quantizing_are_refused_by_name() {
 
 /// An online rotation, as llm-compressor writes it.
 fn rotation() -> Value {
-    let at = |location: &str, inverse: bool| json!({"targets": ["re:.*down_proj$"], "location": location, "inverse": inverse});
+    let at = |location: &str, inverse: bool| {
+        let targets = ["re:.*down_proj$"];
+        json!({"targets": targets, "location": location, "inverse": inverse})
+    };
     let apply = [at("input", false), at("weight_input", true)];
     json!({"config_groups": {"R4": {"type": "hadamard", "apply": apply, "randomize": false}}})
 }
