@@ -22,8 +22,8 @@ const WEIGHTS: &str = "model.safetensors";
 pub type Progress<'a> = &'a (dyn Fn(u64) -> std::io::Result<()> + Sync);
 
 /// Writes the model of this configuration and seed as a checkpoint folder: `config.json`,
-/// `generation_config.json` and `model.safetensors`. It writes no tokenizer, since the tokens have no
-/// meaning.
+/// `generation_config.json` and `model.safetensors`. It writes no tokenizer, since the
+/// tokens have no meaning.
 ///
 /// The folder appears whole or not at all. A process that is killed leaves a temporary folder
 /// beside it, which the next write there removes. `progress` is told the bytes of weights written
