@@ -91,9 +91,11 @@ fn place() -> Place {
     place
 }
 
-/// Whether a line says how far the program is: its seconds stand at the end.
+/// Whether a line says how far the program is: its seconds stand at the end, or it is the place
+/// where `quality` is.
 fn is_sign(line: &str) -> bool {
-    line.ends_with(" s") && line.contains(", ")
+    let seconds = line.ends_with(" s") && line.contains(", ");
+    seconds || line.starts_with("quality: window ")
 }
 
 /// Presses Ctrl-C at this moment.

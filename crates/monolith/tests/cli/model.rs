@@ -78,7 +78,7 @@ fn files_that_are_damaged() {
     let weights = std::fs::read(tiny().join("model.safetensors")).unwrap();
     let cases: [(&str, &[u8], &str); 9] = [
         ("config.json", b"{", "m/config.json: not JSON"),
-        ("config.json", b"", "m/config.json: not JSON"),
+        ("config.json", b"", "m/config.json: not a config.json, but an empty file"),
         ("config.json", br#"{"model_type": "llama"}"#, "m/config.json: not supported: model_type"),
         ("tokenizer.json", b"{}", "m/tokenizer.json: "),
         ("tokenizer.json", b"\xff", "m/tokenizer.json: not UTF-8"),

@@ -37,7 +37,7 @@ fn numbers_that_cannot_be() {
 fn a_context_beyond_the_models() {
     let model = tiny();
     let args = ["run", "-m", model.to_str().unwrap(), "-p", "x", "--context", "4097"];
-    refused(&args, "a context of 4097 positions: 1 to 4096");
+    refused(&args, "a context of 4097 positions was requested; this model supports 1 to 4096");
 }
 
 #[test]
