@@ -1,5 +1,7 @@
 //! Gate, stopwatch, records and report on the CPU engine; and everything that must not pass.
 
+#![allow(clippy::unwrap_used, reason = "helpers of tests")]
+
 #[path = "../common/fixture.rs"]
 mod fixture;
 
