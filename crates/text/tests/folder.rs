@@ -79,7 +79,7 @@ fn the_config_names_tokens_as_text_or_object() {
     assert_eq!(tokenizer.pad(), None);
 }
 
-/// As transformers 5.24 has it: `special_tokens_map.json` counts where `tokenizer_config.json` has no
+/// As in transformers 5.24: `special_tokens_map.json` counts where `tokenizer_config.json` has no
 /// `added_tokens_decoder`, and then replaces what both name.
 #[test]
 fn an_older_models_special_tokens_are_in_a_map() {
@@ -146,6 +146,7 @@ fn corrupt_files_are_named_with_what_is_wrong() {
         (b"version https://git-lfs.github.com/spec/v1\noid", "a Git LFS pointer"),
         (b"<!DOCTYPE html>\n<html>", "an HTML page"),
         (b"GGUF\x03", "a GGUF file"),
+        (b"\n", "tokenizer.json: not JSON text, but an empty file"),
     ] {
         std::fs::write(dir.path().join("tokenizer.json"), contents).unwrap();
         let error = Tokenizer::load(dir.path()).unwrap_err();
