@@ -1,8 +1,11 @@
-//! Compiling a small kernel: needs NVRTC, which `cargo xtask kernels` installs. Without it these
-//! tests say so and pass, except in CI.
+//! Compiling a small kernel: most of these tests need NVRTC.
 
 #![allow(clippy::unwrap_used, reason = "a test, helpers and all")]
 
+#[path = "common/harness.rs"]
+mod harness;
+
+use harness::tests;
 use monolith_kernels::cache::Cache;
 use monolith_kernels::cubin::{SHARED_BYTES, THREADS};
 use monolith_kernels::nvrtc::{Nvrtc, Search};
@@ -17,6 +20,27 @@ use sha2::{Digest, Sha256};
 use std::fs;
 use std::path::Path;
 use std::sync::OnceLock;
+
+fn main() {
+    let with_nvrtc = tests![
+        a_cubin_says_what_it_needs
+        local_memory_is_seen
+        compile_errors_name_file_and_line
+        a_kernel_is_compiled_once_and_again_if_the_cache_is_damaged
+        a_kernel_that_does_not_fit_is_refused
+        the_same_sources_give_the_same_machine_code
+        a_cache_that_cannot_be_written_is_a_warning
+        a_folder_of_kernels_has_a_manifest_and_forgets_old_ones
+        larger_dense_models_compile_with_as_many_stages_as_fit
+    ];
+    let anywhere = tests![
+        without_compiler_and_cache_the_message_says_what_to_do
+        a_mutated_cubin_never_panics
+        arbitrary_bytes_never_panic
+        an_elf_file_that_is_no_cubin_is_refused
+    ];
+    harness::run(&with_nvrtc, &anywhere);
+}
 
 const FIXTURE: [(&str, &str); 3] = [
     (ENTRY, include_str!("fixture/megakernel.cu")),
@@ -40,16 +64,14 @@ fn shape() -> Shape {
     Shape::of(&synth::shape("tiny").unwrap()).unwrap()
 }
 
-fn compile(sources: &Sources, arch: Arch) -> Option<Result<Vec<u8>, KernelError>> {
+fn compile(sources: &Sources, arch: Arch) -> Result<Vec<u8>, KernelError> {
     let options = options(arch, &shape(), &TABLE[0]);
-    Some(Nvrtc::for_tests()?.compile(sources, arch, &options).map(|compiled| compiled.cubin))
+    Nvrtc::for_tests().compile(sources, arch, &options).map(|compiled| compiled.cubin)
 }
 
-#[test]
 fn a_cubin_says_what_it_needs() {
     for arch in Arch::ALL {
-        let Some(cubin) = compile(&fixture(), arch) else { return };
-        let info = CubinInfo::read(&cubin.unwrap()).unwrap();
+        let info = CubinInfo::read(&compile(&fixture(), arch).unwrap()).unwrap();
         assert_eq!(info.capability, arch.capability());
         assert!(info.compiler.as_ref().unwrap().starts_with("13."), "{info:?}");
         let ring = TABLE[0].stages_for(arch, &shape()) * TABLE[0].stage_bytes;
@@ -69,29 +91,27 @@ fn a_cubin_says_what_it_needs() {
     }
 }
 
-#[test]
 fn local_memory_is_seen() {
     let indexed = "float many[40]; for (int i = 0; i < 40; i++) many[i] = out[i * 7];\n\
                    out[0] = many[threadIdx.x % 40] + many[int(out[3]) % 40];\n  load(";
     for arch in Arch::ALL {
-        let Some(cubin) = compile(&changed(ENTRY, "load(", indexed), arch) else { return };
-        let info = CubinInfo::read(&cubin.unwrap()).unwrap();
+        let cubin = compile(&changed(ENTRY, "load(", indexed), arch).unwrap();
+        let info = CubinInfo::read(&cubin).unwrap();
         assert!(info.kernel(KERNEL).unwrap().frame_bytes >= 160, "{info:?}");
     }
 }
 
-#[test]
 fn compile_errors_name_file_and_line() {
     for (file, from, to, place) in [
         (ENTRY, "load(", "  unknown_name(", "megakernel.cu:14: error: "),
         ("phases/product.cuh", "float c[4]", "flaot c[4]", "phases/product.cuh:26: error: "),
         ("ptx.cuh", "constexpr", "#include \"gone.cuh\"\nconstexpr", "ptx.cuh:3: "),
     ] {
-        let Some(result) = compile(&changed(file, from, to), Arch::Sm90a) else { return };
-        let message = result.unwrap_err().to_string();
+        let error = compile(&changed(file, from, to), Arch::Sm90a).unwrap_err();
+        let message = error.to_string();
         assert!(message.contains(place), "{place} in: {message}");
     }
-    let empty = compile(&Sources::new([]), Arch::Sm90a).unwrap().unwrap_err().to_string();
+    let empty = compile(&Sources::new([]), Arch::Sm90a).unwrap_err().to_string();
     assert!(empty.contains(ENTRY), "{empty}");
 }
 
@@ -103,11 +123,7 @@ fn load(loader: &Loader, arch: Arch) -> Cubin {
     loader.load(arch, &shape(), &TABLE[0]).unwrap()
 }
 
-#[test]
 fn a_kernel_is_compiled_once_and_again_if_the_cache_is_damaged() {
-    if Nvrtc::for_tests().is_none() {
-        return;
-    }
     let folder = tempfile::tempdir().unwrap();
     let ours = loader(folder.path(), fixture());
     let first = load(&ours, Arch::Sm90a);
@@ -134,11 +150,7 @@ fn a_kernel_is_compiled_once_and_again_if_the_cache_is_damaged() {
     assert!(matches!(load(&without, Arch::Sm90a).origin, Origin::Cached(_)));
 }
 
-#[test]
 fn a_kernel_that_does_not_fit_is_refused() {
-    if Nvrtc::for_tests().is_none() {
-        return;
-    }
     let folder = tempfile::tempdir().unwrap();
     let sources = changed(ENTRY, "ML_STAGES * ML_STAGE_BYTES", "ML_SHARED_BYTES_MAX");
     let loader = loader(folder.path(), sources);
@@ -148,20 +160,14 @@ fn a_kernel_that_does_not_fit_is_refused() {
     }
 }
 
-#[test]
 fn the_same_sources_give_the_same_machine_code() {
     for arch in Arch::ALL {
-        let Some(first) = compile(&fixture(), arch) else { return };
-        let again = compile(&fixture(), arch).unwrap();
-        assert!(first.unwrap() == again.unwrap(), "{arch}");
+        let [first, again] = [(); 2].map(|()| compile(&fixture(), arch).unwrap());
+        assert!(first == again, "{arch}");
     }
 }
 
-#[test]
 fn a_cache_that_cannot_be_written_is_a_warning() {
-    if Nvrtc::for_tests().is_none() {
-        return;
-    }
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("file");
     fs::write(&file, "").unwrap();
@@ -170,7 +176,6 @@ fn a_cache_that_cannot_be_written_is_a_warning() {
     assert!(cubin.warnings[0].contains("could not be kept"), "{:?}", cubin.warnings);
 }
 
-#[test]
 fn without_compiler_and_cache_the_message_says_what_to_do() {
     let folder = tempfile::tempdir().unwrap();
     let nowhere = folder.path().join("nowhere");
@@ -182,11 +187,7 @@ fn without_compiler_and_cache_the_message_says_what_to_do() {
     }
 }
 
-#[test]
 fn a_folder_of_kernels_has_a_manifest_and_forgets_old_ones() {
-    if Nvrtc::for_tests().is_none() {
-        return;
-    }
     let folder = tempfile::tempdir().unwrap();
     let build = |sources: &Sources, archs: &[Arch]| {
         let search = Search::from_env();
@@ -211,9 +212,9 @@ fn a_folder_of_kernels_has_a_manifest_and_forgets_old_ones() {
 /// The fixture's cubin, or some bytes where there is no compiler.
 fn cubin_bytes() -> &'static [u8] {
     static BYTES: OnceLock<Vec<u8>> = OnceLock::new();
-    BYTES.get_or_init(|| match compile(&fixture(), Arch::Sm120a) {
-        Some(cubin) => cubin.unwrap(),
-        None => b"\x7fELF\x02\x01\x01".repeat(40),
+    BYTES.get_or_init(|| match Nvrtc::missing_for_tests() {
+        None => compile(&fixture(), Arch::Sm120a).unwrap(),
+        Some(_) => b"\x7fELF\x02\x01\x01".repeat(40),
     })
 }
 
@@ -224,7 +225,6 @@ proptest! {
         ..ProptestConfig::default()
     })]
 
-    #[test]
     fn a_mutated_cubin_never_panics(
         changes in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..20),
         length in any::<prop::sample::Index>(),
@@ -241,22 +241,19 @@ proptest! {
         let _ = CubinInfo::read(&bytes);
     }
 
-    #[test]
     fn arbitrary_bytes_never_panic(bytes in proptest::collection::vec(any::<u8>(), 0..400)) {
         prop_assert!(CubinInfo::read(&bytes).is_err());
     }
 }
 
-#[test]
 fn an_elf_file_that_is_no_cubin_is_refused() {
     let program = fs::read(std::env::current_exe().unwrap()).unwrap();
     let message = CubinInfo::read(&program).unwrap_err().to_string();
     assert!(message.contains("not for CUDA"), "{message}");
 }
 
-#[test]
 fn larger_dense_models_compile_with_as_many_stages_as_fit() {
-    let Some(nvrtc) = Nvrtc::for_tests() else { return };
+    let nvrtc = Nvrtc::for_tests();
     for (hidden, intermediate, layers, heads) in
         [(2048, 6144, 28, 16), (2560, 9728, 36, 32), (4096, 12_288, 36, 32)]
     {
