@@ -378,18 +378,6 @@ pub fn refusals(record: &QualityRecord, candidate: &Subject) -> Vec<String> {
 
 /// The properties in which the record's candidate and the engine in question differ.
 pub fn mismatches(measured: &Subject, asked: &Subject) -> Vec<String> {
-    let blocks = [measured, asked].map(|subject| subject.blocks.to_string());
-    let pairs = [
-        (measured.engine == asked.engine, "engine"),
-        (measured.variant == asked.variant, "variant"),
-        (measured.format == asked.format, "format"),
-        (measured.gpu == asked.gpu, "GPU"),
-        (measured.build == asked.build, "build"),
-        (measured.kernels == asked.kernels, "set of kernels"),
-        (measured.weights_sha256 == asked.weights_sha256, "weights"),
-        (measured.run_id == asked.run_id, "run"),
-        (blocks[0] == blocks[1], "number of blocks"),
-    ];
-    let other = pairs.iter().filter(|(same, _)| !same);
-    other.map(|(_, what)| format!("the quality record is of another {what}")).collect()
+    let differences = measured.differences(asked).into_iter();
+    differences.map(|(what, ..)| format!("the quality record is of another {what}")).collect()
 }
