@@ -257,21 +257,36 @@ impl QualityRecord {
     }
 
     /// The record's file name in a run's folder. It names the candidate, and hashes the reference,
-    /// the text, the prompts and the options.
+    /// the text, the prompts and the options. A later record that would have the same name is
+    /// numbered: `..._02.json`.
     pub fn file_name(&self) -> String {
+        format!("{}.json", self.file_stem())
+    }
+
+    fn file_stem(&self) -> String {
         let against = (&self.measured.reference, &self.measured.text, &self.measured.prompts);
         let all = (against, &self.measured.options, &self.thresholds);
         let all = serde_json::to_string(&all).expect("plain data is JSON");
-        format!("{}-{}.json", stem(&self.measured.candidate), &short(&all)[..8])
+        format!("{}-{}", stem(&self.measured.candidate), &short(&all)[..8])
     }
 
-    /// Writes the record into a run's folder; gives its path.
+    /// Writes the record into a run's folder, beside earlier ones of the same candidate; gives its
+    /// path. What stands there already is not written again.
     ///
     /// # Errors
-    /// A file that cannot be written.
+    /// A file that cannot be read or written.
     pub fn write(&self, folder: &Path) -> Result<PathBuf, HarnessError> {
-        let path = folder.join(self.file_name());
         let text = serde_json::to_string_pretty(self).expect("a record is JSON") + "\n";
+        let mut path = folder.join(self.file_name());
+        let mut number = 1;
+        while let Some(there) = crate::record::read_file(&path)? {
+            if there == text.as_bytes() {
+                return Ok(path);
+            }
+            number += 1;
+            // In order of name, which is the reports', an underscore comes after a full stop.
+            path = folder.join(format!("{}_{number:02}.json", self.file_stem()));
+        }
         crate::record::write_whole(&path, &text)?;
         Ok(path)
     }

@@ -10,6 +10,7 @@ use monolith_harness::quality::{
     ControlFile, Job, Kept, Measured, Outcome, Pair, PromptsId, QualityOptions, QualityRecord,
     TextId, TextIds, Wanted, forgery, positions, run,
 };
+use monolith_harness::record::RunFolder;
 use monolith_model::{Config, MemoryWeights, Tensor, Weights};
 use monolith_pack::{Pack, Source, pack_to_bytes};
 use std::path::Path;
@@ -394,6 +395,29 @@ fn going_on_gives_what_one_go_gives() {
         let left: Vec<_> = folder.path().read_dir().unwrap().flatten().collect();
         assert_eq!(left.len(), 3, "the record, its tokens and its control: {left:?}");
     }
+}
+
+#[test]
+fn a_later_record_of_one_candidate_stands_beside_the_first() {
+    let results = tempfile::tempdir().unwrap();
+    let folder = RunFolder::open(results.path(), &environment()).unwrap();
+    let job = job(60, 3, small());
+    let mut paths = Vec::new();
+    for build in ["a build", "a later build", "a last build"] {
+        let mut job = job.clone();
+        job.measured.candidate.build = build.into();
+        let (mut reference, mut candidate) = (Fake::new(3.0, 11), Fake::new(2.0, 5));
+        let (own, said) = (&mut reference, &mut Vec::new());
+        let outcome = outcome(own, &mut candidate, &job, &folder.path, said).unwrap();
+        // It was written when it was measured: the folder does not keep it twice.
+        paths.push(folder.add_quality(&outcome).unwrap());
+        assert_eq!(folder.add_quality(&outcome).unwrap(), paths[paths.len() - 1]);
+    }
+    let kept: Vec<_> = folder.qualities().unwrap().into_iter().map(|kept| kept.record).collect();
+    let builds: Vec<_> = kept.iter().map(|record| &*record.measured.candidate.build).collect();
+    assert_eq!(builds, ["a build", "a later build", "a last build"], "{paths:?}");
+    assert_eq!(paths[0], folder.path.join(kept[0].file_name()));
+    assert!(paths[2].to_string_lossy().ends_with("_03.json"), "{paths:?}");
 }
 
 #[test]

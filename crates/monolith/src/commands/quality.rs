@@ -86,12 +86,12 @@ pub fn run(args: &QualityArgs) -> Result<(), Exit> {
 /// Keeps and shows what was found.
 fn finish(folder: &RunFolder, outcome: &Outcome) -> Result<(), Exit> {
     let record = &outcome.record;
-    folder.add_quality(outcome).map_err(exit_of)?;
+    let path = folder.add_quality(outcome).map_err(exit_of)?;
     if let Some(removed) = folder.add_command(&command(), &[version()]).map_err(exit_of)? {
         say(&format!("quality: {removed}"));
     }
     say(&shown(record));
-    put(&format!("{}\n", folder.path.join(record.file_name()).display()))?;
+    put(&format!("{}\n", path.display()))?;
     let verdict = record.verdicts().as_written;
     if verdict.passed {
         return Ok(());
