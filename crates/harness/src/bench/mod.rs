@@ -87,8 +87,7 @@ pub struct Gate {
 impl Bench<'_> {
     /// What this process measures.
     fn subject(&self) -> Result<Subject, HarnessError> {
-        let info = self.engine.info();
-        Subject::of(info, self.pack, &self.environment.run_id, info.kernels.as_deref())
+        Subject::of(self.engine.info(), self.pack, &self.environment.run_id)
     }
 
     /// The gate in a run's folder that is of what would be measured.

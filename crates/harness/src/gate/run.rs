@@ -27,8 +27,6 @@ pub struct GateOptions {
     /// same vocabulary with one layer and 128 columns; for another the pack's own shape with one
     /// layer or, where it refuses that, with all.
     pub planted: Option<Config>,
-    /// sha256 of the GPU's machine code, where the caller knows it.
-    pub kernels: Option<String>,
 }
 
 /// Runs every check on freshly loaded engines.
@@ -48,8 +46,7 @@ pub fn run(
     progress("hashing the weights");
     let weights = WeightsCheck { tensors_sha256: tensors_sha256(pack) };
     let mut engine = loader(pack.clone(), context).map_err(HarnessError::Load)?;
-    let kernels = options.kernels.as_deref().or(engine.info().kernels.as_deref());
-    let subject = Subject::of(engine.info(), pack, run_id, kernels)?;
+    let subject = Subject::of(engine.info(), pack, run_id)?;
     let is_cpu = engine.info().engine == "cpu";
     let mut runs = Vec::new();
     progress("teacher-forced: tokens and logits");

@@ -92,7 +92,7 @@ fn a_record_names_all_formats() {
     for formats in Formats::NAMED {
         let pack = planted_pack(&crate::fixture::config(), formats).unwrap();
         let engine = load(pack.clone(), 1).unwrap();
-        let subject = Subject::of(engine.info(), &pack, "run", None).unwrap();
+        let subject = Subject::of(engine.info(), &pack, "run").unwrap();
         assert_eq!(subject.format, formats.name());
     }
 }

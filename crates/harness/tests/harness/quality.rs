@@ -522,7 +522,7 @@ fn the_cpu_engine_is_measured_end_to_end() {
         let run_id = environment().run_id;
         let own = pack();
         let subjects = [(&engines[0], &own), (&engines[1], &candidate)]
-            .map(|(engine, pack)| Subject::of(engine.info(), pack, &run_id, None).unwrap());
+            .map(|(engine, pack)| Subject::of(engine.info(), pack, &run_id).unwrap());
         let job = Job::new([&own, &candidate], subjects, text, prompts, options).unwrap();
         let [reference, candidate] = &mut engines;
         let (reference, candidate) = (reference.as_mut(), candidate.as_mut());

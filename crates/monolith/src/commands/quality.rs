@@ -109,9 +109,8 @@ struct Side {
 impl Side {
     fn load(options: &Options, pack: &Arc<Pack>, room: usize, setup: &Setup) -> Result<Side, Exit> {
         let engine = options.load_first(pack.clone(), Some(room)).map_err(engine::exit_of)?;
-        let info = engine.info();
         let run_id = &setup.environment.run_id;
-        let subject = Subject::of(info, pack, run_id, info.kernels.as_deref()).map_err(exit_of)?;
+        let subject = Subject::of(engine.info(), pack, run_id).map_err(exit_of)?;
         Ok(Side { engine, subject })
     }
 }
