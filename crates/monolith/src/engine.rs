@@ -125,6 +125,7 @@ pub fn exit_of(error: EngineError) -> Exit {
         EngineError::ContextSize { .. }
         | EngineError::ThreadCount { .. }
         | EngineError::BlockCount { .. } => Code::Usage,
+        EngineError::Interrupted { .. } => Code::Interrupted,
         error if error.is_no_engine() => Code::NoEngine,
         _ => Code::Failure,
     };
@@ -174,6 +175,7 @@ mod tests {
             (EngineError::BlockCount { blocks: 500, max: 132, gpu: gpu() }, 2),
             (EngineError::ContextSize { context: 0, max: 8 }, 2),
             (EngineError::ThreadCount { threads: 9999, max: 4096 }, 2),
+            (EngineError::Interrupted { done: 3, all: 9 }, 130),
             (EngineError::NotANumber, 1),
         ] {
             let said = error.to_string();
