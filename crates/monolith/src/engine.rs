@@ -165,7 +165,6 @@ mod tests {
         let shape = Shape::of(&narrow).expect_err("no kernel runs this shape");
         let gpu = || String::from("a GPU");
         for (error, code) in [
-            (EngineError::Gpu("no GPU".into()), 3),
             (KernelError::NoDriver.into(), 3),
             (KernelError::DriverTooOld { found: 12000 }.into(), 3),
             (KernelError::NoKernelForGpu { gpu: gpu(), major: 8, minor: 0 }.into(), 3),

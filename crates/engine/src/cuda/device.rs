@@ -67,10 +67,9 @@ pub fn usable(device: usize) -> Result<UsableGpu, EngineError> {
 /// The GPU's context, its name, and the architecture of the kernels that run on it.
 fn find(device: usize) -> Result<(Arc<CudaContext>, String, Arch), EngineError> {
     monolith_kernels::check_driver(driver_version())?;
-    let no_gpu = |error| EngineError::Gpu(format!("the GPU's driver: {error}"));
-    let context = CudaContext::new(device).map_err(no_gpu)?;
-    let name = context.name().map_err(no_gpu)?;
-    let (major, minor) = context.compute_capability().map_err(no_gpu)?;
+    let context = CudaContext::new(device).map_err(EngineError::Gpu)?;
+    let name = context.name().map_err(EngineError::Gpu)?;
+    let (major, minor) = context.compute_capability().map_err(EngineError::Gpu)?;
     let arch = Arch::of_gpu(&name, major as u32, minor as u32)?;
     Ok((context, name, arch))
 }
@@ -143,4 +142,22 @@ impl FaultWords {
 pub(super) fn rope_table(config: &Config, context: usize) -> Vec<f32> {
     let table = crate::rope::RopeTable::new(config, context);
     table.angles().iter().flat_map(|&(cos, sin)| [cos, sin]).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::error::Error;
+
+    /// The messages themselves are the driver's, which may not be there.
+    #[test]
+    fn what_the_driver_said_is_the_source() {
+        let said = DriverError(sys::CUresult::CUDA_ERROR_NO_DEVICE);
+        let (no_gpu, refused) = (EngineError::Gpu(said), gpu_error(said));
+        assert!(no_gpu.is_no_engine() && !refused.is_no_engine());
+        for error in [no_gpu, refused] {
+            let source = error.source().and_then(|source| source.downcast_ref::<DriverError>());
+            assert!(source == Some(&said));
+        }
+    }
 }
