@@ -91,7 +91,8 @@ pub trait Engine {
         next
     }
 
-    /// [`Engine::prefill_with`] without progress and without a way to end it: for short prompts.
+    /// [`Engine::prefill_with`] without progress and without a way to end it: for prompts that are
+    /// short, or timed.
     ///
     /// # Errors
     /// Those of [`Engine::prefill_with`].
