@@ -31,7 +31,8 @@ struct TileRange {
 
 __device__ __forceinline__ TileRange tiles_of_block(int count) {
   const u32 block = blockIdx.x, blocks = gridDim.x, pieces = count;
-  return {int(block * pieces / blocks), int((block + 1) * pieces / blocks)};
+  return {int(shape::first_piece(block, blocks, pieces)),
+          int(shape::first_piece(block + 1, blocks, pieces))};
 }
 
 // Multiplies this warp's fragments of one stage; fragments are dealt to the team's warps in turn.
@@ -89,7 +90,7 @@ __device__ __forceinline__ void multiply_tile(Consumer& my, int columns, u32 lay
 
 // Keeps this warp's sums of one tile's 16 rows.
 template <class Format>
-__device__ __forceinline__ void keep_sums(float (&to)[BATCH_ROWS], int tile, const float (&sums)[4]) {
+__device__ __forceinline__ void keep_sums(float (&to)[shape::BATCH_ROWS], int tile, const float (&sums)[4]) {
   const float2 rows = Format::Activation::row_sums(sums);
   const int lane = threadIdx.x % 32;
   if (lane % 4 == 0) {
@@ -104,8 +105,8 @@ template <class Format, class Each>
 __device__ __forceinline__ bool multiply_tiles(Consumer& my, const u8* matrix, TileRange tiles, int columns,
                                         u32 layer, abi::Phase phase, Each each) {
 #pragma unroll 1
-  for (int first = tiles.begin, batch = 0; first < tiles.end; first += BATCH_TILES, batch ^= 1) {
-    const int count = min(BATCH_TILES, tiles.end - first);
+  for (int first = tiles.begin, batch = 0; first < tiles.end; first += shape::BATCH_TILES, batch ^= 1) {
+    const int count = min(shape::BATCH_TILES, tiles.end - first);
     const int first_team = my.cursor.team(), row = first * shape::TILE_ROWS + my.thread();
     const bool has_row = my.thread() < count * shape::TILE_ROWS;
     // Loaded before it is needed.

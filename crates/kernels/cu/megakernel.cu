@@ -28,7 +28,7 @@ __device__ __forceinline__ bool weight_stream(const abi::StepArgs& args, Each& e
 #pragma unroll 1
   for (u32 matvec = 0; matvec < matvecs(args); matvec++) {
     const PhaseRow row = phase_row(matvec);
-    const TileRange share = tiles_of_block(shape::tiles(row.rows));
+    const TileRange share = tiles_of_block(shape::tiles(row.rows, shape::TILE_ROWS));
     const bool is_head = row.phase == abi::Phase::LmHead;
     const TileBytes bytes = is_head ? tile_bytes<HeadFormat>(row.columns) : tile_bytes<LayerFormat>(row.columns);
     const u8* tiles = matrix_of(args, matvec) + u64(share.begin) * bytes.all;

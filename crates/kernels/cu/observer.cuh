@@ -55,7 +55,7 @@ __device__ __forceinline__ u32 look_at(const u32* place, u32& note, Last& last) 
 // The watcher: it looks at the next note and at the last units again and again, every 20 to 60 ns.
 __device__ __forceinline__ void watch(const abi::StepArgs& args) {
   if (!ON) return;
-  Log<CONSUMER_AT, abi::XRAY_CONSUMER, uint2> log(args);
+  Log<NOTES_AT, abi::XRAY_NOTES, uint2> log(args);
   Idle idle;
   Last last;
   auto moment = abi::Moment::None;
@@ -78,7 +78,7 @@ __device__ __forceinline__ void watch(const abi::StepArgs& args) {
     if (begins_wait(moment)) ptx::store_shared(&words.last, last.address = 0);
     log.put({clock, note});
   }
-  if (log.to != nullptr) log.header()->consumer = log.count;
+  if (log.to != nullptr) log.header()->notes = log.count;
   ptx::store_shared(&words.ended, 1);
 }
 

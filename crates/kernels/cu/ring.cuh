@@ -18,7 +18,7 @@
 // fence.mbarrier_init makes that visible to the copies (ring_init).
 #pragma once
 #include "fault.cuh"
-#include "shared.cuh"
+#include "shape.cuh"
 #include "xray.cuh"
 
 // Place in the ring, and how often it has been round; both sides step through the same stages.

@@ -118,11 +118,6 @@ impl fmt::Display for Module {
     }
 }
 
-/// Whether the architecture converts e2m1 by an instruction.
-pub fn has_e2m1(arch: Arch) -> bool {
-    arch == Arch::Sm120a
-}
-
 /// Compiles one of them.
 ///
 /// # Errors
@@ -132,7 +127,7 @@ pub fn compile(nvrtc: &Nvrtc, module: Module, arch: Arch) -> Result<Vec<u8>, Pro
         format!("-arch={arch}"),
         "--std=c++17".into(),
         "-default-device".into(),
-        format!("-DPROBE_HAS_E2M1={}", u8::from(has_e2m1(arch))),
+        format!("-DPROBE_HAS_E2M1={}", u8::from(arch.has_e2m1())),
     ];
     options.extend(shared::DEFINES.map(|(name, value)| format!("-D{name}={value}")));
     let compiled = nvrtc.compile(&module.sources(), arch, &options);

@@ -8,7 +8,7 @@
 namespace attention {
 
 // Positions whose keys and values a warp loads before it uses the first.
-constexpr int AHEAD = ML_KV_AHEAD;
+constexpr int AHEAD = shape::KV_AHEAD;
 // Combining splits: a thread has a pair of dimensions, a group of threads every GROUPS-th split.
 constexpr int HEAD_PAIRS = shape::HEAD_DIM / 2;
 constexpr int GROUPS = shape::CONSUMERS / HEAD_PAIRS;
@@ -19,12 +19,6 @@ constexpr int HEAD_WARPS = shape::CONSUMER_WARPS / shape::GROUP_HEADS;
 static_assert(HEAD_WARPS >= 1, "a warp a query head");
 
 constexpr float MINUS_INFINITY = -__builtin_huge_valf();
-
-// Splits that have any of the first `positions` positions: they are the first ones.
-__device__ __forceinline__ int active_splits(u32 positions) {
-  const u32 chunks = (positions + shape::KV_CHUNK - 1) / shape::KV_CHUNK;
-  return int(chunks < shape::KV_SPLITS ? chunks : shape::KV_SPLITS);
-}
 
 struct Unit {
   int kv_head, split;
@@ -38,7 +32,7 @@ __device__ __forceinline__ u16* cache_rows(const abi::StepArgs& args, u32 layer,
 }
 
 __device__ __forceinline__ bool owns_newest(const abi::StepArgs& args, int split) {
-  return int(args.position / shape::KV_CHUNK % shape::KV_SPLITS) == split;
+  return int(shape::split_of(args.position, shape::KV_CHUNK, shape::KV_SPLITS)) == split;
 }
 
 // Gathers the group's query heads and, for the newest position's split, its key and value.
@@ -48,7 +42,7 @@ __device__ __forceinline__ bool gather_heads(Consumer& my, u32 layer, Unit unit)
   const Slot from = slot_of(my.args, layer, abi::Phase::Qkv, shape::QKV_SLOT);
   const int heads = shape::GROUP_HEADS + (owns_newest(my.args, unit.split) ? 2 : 0);
   constexpr int PAIRS_EACH =
-      ((shape::GROUP_HEADS + 2) * HEAD_PAIRS + shape::CONSUMERS - 1) / shape::CONSUMERS;
+      (shape::ATTENTION_ROWS * HEAD_PAIRS + shape::CONSUMERS - 1) / shape::CONSUMERS;
   const auto at_of = [&](int pair) { return my.thread() + pair * shape::CONSUMERS; };
   const auto used = [&](int pair) { return at_of(pair) < heads * HEAD_PAIRS; };
   const auto head_of = [&](int pair) { return at_of(pair) / HEAD_PAIRS; };
@@ -400,10 +394,12 @@ __device__ __forceinline__ bool combine(Consumer& my, u32 layer, int head, int s
 }
 
 __device__ __forceinline__ bool run(Consumer& my, u32 layer) {
-  const int splits = active_splits(my.args.position + 1);
+  const int splits =
+      shape::active_splits(my.args.position + 1, shape::KV_CHUNK, shape::KV_SPLITS);
 #pragma unroll 1
   for (int at = blockIdx.x; at < shape::KV_HEADS * splits; at += gridDim.x) {
-    const Unit unit = {at % shape::KV_HEADS, at / shape::KV_HEADS};
+    const Unit unit = {shape::kv_head_of(at, shape::KV_HEADS),
+                       shape::split_of_unit(at, shape::KV_HEADS)};
     // Before a second unit: slower warps may still read the first one's sums.
     if (at != int(blockIdx.x) && !my.sync()) return false;
     xray::note(my.log, abi::Moment::Entered, layer);
@@ -417,9 +413,8 @@ __device__ __forceinline__ bool run(Consumer& my, u32 layer) {
     if (!publish_unit(my, layer, unit, splits, running)) return false;
   }
   if (splits == 1) return true;
-  // From the last block backwards: the blocks that have no positions until the context is long.
 #pragma unroll 1
-  for (int head = gridDim.x - 1 - blockIdx.x; head < shape::HEADS; head += gridDim.x) {
+  for (int head = shape::first_combined(blockIdx.x, gridDim.x); head < shape::HEADS; head += gridDim.x) {
     if (!combine(my, layer, head, splits)) return false;
   }
   return true;

@@ -8,7 +8,7 @@ __device__ __forceinline__ float silu(float x) { return x / (1.f + expf(-x)); }
 // One matvec: gathers, multiplies, and publishes in the epilogue. Returns false on abort.
 template <class Format>
 __device__ __forceinline__ bool run_row(Consumer& my, u32 matvec, const PhaseRow& row, u32 token) {
-  const TileRange tiles = tiles_of_block(shape::tiles(row.rows));
+  const TileRange tiles = tiles_of_block(shape::tiles(row.rows, shape::TILE_ROWS));
   if (!gather<Format>(my, matvec, row, token)) return false;
   const u32 layer = layer_of(matvec);
   const Slot to = slot_of(my.args, layer, row.phase, row.to_slot);
