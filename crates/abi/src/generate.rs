@@ -7,7 +7,7 @@ use crate::step::{
 };
 use crate::wire::{Derived, Kind, Named, Rule, define};
 use crate::xray::{self, XrayBlock, XrayHeader};
-use crate::{EventKind, Moment, Phase, WaitKind, WeightFormat, dump, pack};
+use crate::{EventKind, Handoff, Launch, Moment, Phase, WaitKind, WeightFormat, dump, pack};
 use std::fmt::Write;
 
 /// A generated file: its path from the repository's root, and its text.
@@ -64,6 +64,8 @@ fn cuda() -> String {
     cuda_enum(&mut text, "WaitKind", WaitKind::ALL.iter().map(|kind| format!("{kind:?}")));
     cuda_enum(&mut text, "EventKind", EventKind::ALL.iter().map(|kind| format!("{kind:?}")));
     cuda_enum(&mut text, "Moment", Moment::ALL.iter().map(|moment| format!("{moment:?}")));
+    cuda_enum(&mut text, "Handoff", Handoff::ALL.iter().map(|of| format!("{of:?}")));
+    cuda_enum(&mut text, "Launch", Launch::ALL.iter().map(|of| format!("{of:?}")));
     cuda_enum(&mut text, "WeightFormat", WeightFormat::ALL.iter().map(|of| format!("{of:?}")));
     for (name, value) in [
         ("NO_LAYER", u32::from(dump::NO_LAYER)),

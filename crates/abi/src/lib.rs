@@ -94,6 +94,23 @@ wire_enum! {
 }
 
 wire_enum! {
+    /// How one phase's output becomes visible to the next phase's blocks: a file of
+    /// `crates/kernels/cu/handoff`.
+    Handoff {
+        /// Value and epoch in one store; consumers poll the data itself.
+        FlagInData = 0, "flag";
+    }
+}
+
+wire_enum! {
+    /// How a step's blocks are launched: a file of `crates/engine/src/cuda/launch`.
+    Launch {
+        /// One launch a step, all blocks resident.
+        Cooperative = 0, "cooperative";
+    }
+}
+
+wire_enum! {
     /// What a block of the megakernel can wait for.
     WaitKind {
         /// A value of another block.

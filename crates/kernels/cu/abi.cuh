@@ -47,6 +47,14 @@ enum class Moment : u32 {
   Ended = 13,
 };
 
+enum class Handoff : u32 {
+  FlagInData = 0,
+};
+
+enum class Launch : u32 {
+  Cooperative = 0,
+};
+
 enum class WeightFormat : u32 {
   Bf16 = 0,
   Fp8 = 1,

@@ -6,7 +6,7 @@
 // Three roles of a block are recorded:
 //
 //   consumers       thread 0 speaks for them: it notes each moment, and the watcher, a lane in a
-//                   warp of its own, reads the clock when it sees the note (observer.cuh)
+//                   warp of its own, reads the clock when it sees the note (roles/watcher.cuh)
 //   loader lane     records when it looked for a free stage, and when it issued the copy
 //   weight stream   the observer, a lane in another warp, sees every copy arrive; and it takes
 //                   anchors
@@ -15,7 +15,8 @@
 // nothing. Reading the clock there, and storing it, cost 2% of a token on an H200 (notes/xray.md).
 // The host knows what a note means.
 #pragma once
-#include "ptx.cuh"
+#include "ptx/clock.cuh"
+#include "ptx/memory.cuh"
 #include "shape.cuh"
 
 namespace xray {

@@ -7,7 +7,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 /// The file that is compiled; the others are what it includes, by their path from its folder.
-pub const ENTRY: &str = "megakernel.cu";
+pub const ENTRY: &str = "entry/megakernel.cu";
 /// The kernel's name in the cubin.
 pub const KERNEL: &str = "monolith_step";
 /// Options that do not depend on what is compiled. NVRTC lacks two builtins of nvcc's and clang's:
@@ -152,7 +152,7 @@ mod tests {
         let text = "// x\n#include \"../a.cuh\"\n  #include \"./c.cuh\"\n#include <m>\n\
                     #include \"gone.cuh\"\n#include \"../../a.cuh\"\nint x;";
         let sources = sources(
-            &[(ENTRY, "#include \"b/b.cuh\""), ("b/b.cuh", text)]
+            &[(ENTRY, "#include \"../b/b.cuh\""), ("b/b.cuh", text)]
                 .into_iter()
                 .chain([("a.cuh", ""), ("b/c.cuh", "")])
                 .collect::<Vec<_>>(),

@@ -1,15 +1,8 @@
 //! The variant table: every kernel that is built is a row of it.
 
 use crate::{Arch, KernelError, Shape};
-use monolith_abi::WeightFormat;
 use monolith_abi::step::{Step, Tuning, shared_bytes};
-
-/// How one phase's output becomes visible to the next phase's blocks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Handoff {
-    /// Value and epoch in one store; consumers poll the data itself.
-    FlagInData,
-}
+use monolith_abi::{Handoff, Launch, WeightFormat};
 
 /// A row: what is compiled in, and which instructions its machine code must have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,6 +15,8 @@ pub struct Variant {
     pub head_format: WeightFormat,
     /// How a hand-off works.
     pub handoff: Handoff,
+    /// How the blocks are launched.
+    pub launch: Launch,
     /// Whether spans are recorded.
     pub xray: bool,
     /// Machine instructions that the variant must have.
@@ -38,6 +33,7 @@ const BF16_FLAG: Variant = Variant {
     format: WeightFormat::Bf16,
     head_format: WeightFormat::Bf16,
     handoff: Handoff::FlagInData,
+    launch: Launch::Cooperative,
     xray: false,
     // Tensor cores; the bulk copies of the weight stream; the mbarriers of its ring.
     instructions: &["HMMA", "UBLKCP", "SYNCS"],
@@ -131,6 +127,8 @@ impl Variant {
             [
                 ("ML_FORMAT", self.format as usize),
                 ("ML_HEAD_FORMAT", self.head_format as usize),
+                ("ML_HANDOFF", self.handoff as usize),
+                ("ML_LAUNCH", self.launch as usize),
                 ("ML_SHARED_BYTES", shared_bytes(&step)),
             ]
             .map(|(name, value)| (name.to_owned(), value)),

@@ -20,7 +20,7 @@ use std::path::Path;
 use std::sync::OnceLock;
 
 const FIXTURE: [(&str, &str); 3] = [
-    (ENTRY, include_str!("fixture/megakernel.cu")),
+    (ENTRY, include_str!("fixture/entry/megakernel.cu")),
     ("ptx.cuh", include_str!("fixture/ptx.cuh")),
     ("phases/product.cuh", include_str!("fixture/phases/product.cuh")),
 ];
@@ -85,7 +85,7 @@ fn local_memory_is_seen() {
 #[test]
 fn compile_errors_name_file_and_line() {
     for (file, from, to, place) in [
-        (ENTRY, "load(", "  unknown_name(", "megakernel.cu:14: error: "),
+        (ENTRY, "load(", "  unknown_name(", "entry/megakernel.cu:14: error: "),
         ("phases/product.cuh", "float c[4]", "flaot c[4]", "phases/product.cuh:26: error: "),
         ("ptx.cuh", "constexpr", "#include \"gone.cuh\"\nconstexpr", "ptx.cuh:3: "),
     ] {
@@ -142,7 +142,7 @@ fn a_kernel_that_does_not_fit_is_refused() {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
-    let sources = changed(ENTRY, "ML_STAGES * ML_STAGE_BYTES", "ML_SHARED_BYTES_MAX");
+    let sources = changed(ENTRY, "ML_STAGES * ML_STAGE_BYTES", "101376");
     let loader = loader(folder.path(), sources);
     for _compiled_then_cached in 0..2 {
         let error = loader.load(Arch::SM_120A, &shape(), &TABLE[0]).unwrap_err().to_string();

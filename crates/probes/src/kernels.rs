@@ -21,13 +21,9 @@ pub enum Module {
     Handoff,
 }
 
-/// What every source may include. The first two are the megakernel's own.
-const HEADERS: [(&str, &str); 4] = [
-    ("types.cuh", include_str!("../../kernels/cu/types.cuh")),
-    ("ptx.cuh", include_str!("../../kernels/cu/ptx.cuh")),
-    ("ops.cuh", include_str!("../cu/ops.cuh")),
-    ("bound.cuh", include_str!("../cu/bound.cuh")),
-];
+/// What every source may include besides the megakernel's own types and assembly.
+const HEADERS: [(&str, &str); 2] =
+    [("ops.cuh", include_str!("../cu/ops.cuh")), ("bound.cuh", include_str!("../cu/bound.cuh"))];
 
 /// Numbers that host and kernels must agree on: written here, defined for the compiler.
 pub(crate) mod shared {
@@ -102,9 +98,12 @@ impl Module {
     fn sources(self) -> Sources {
         let text = |(name, text): (&str, &str)| (name.to_owned(), text.to_owned());
         // By an include, so that messages name the file.
-        let entry = (ENTRY.to_owned(), format!("#include \"{}\"\n", self.file()));
+        let entry = (ENTRY.to_owned(), format!("#include \"../{}\"\n", self.file()));
         let files = HEADERS.into_iter().chain([(self.file(), self.text())]).map(text);
-        Sources::new(files.chain([entry]))
+        let ours = Sources::ours();
+        let ours =
+            ours.files().filter(|(name, _)| *name == "types.cuh" || name.starts_with("ptx/"));
+        Sources::new(files.chain(ours.map(text)).chain([entry]))
     }
 
     fn cubin_file(self, arch: Arch) -> String {

@@ -3,7 +3,7 @@
 // all query heads of that KV head at once, so that keys and values are read once. Where several
 // splits have positions, one block for each query head combines (reduces) their partial results.
 #pragma once
-#include "../gather.cuh"
+#include "gather.cuh"
 
 namespace attention {
 
@@ -47,7 +47,7 @@ __device__ __forceinline__ bool gather_heads(Consumer& my, u32 layer, Unit unit)
   const auto used = [&](int pair) { return at_of(pair) < heads * HEAD_PAIRS; };
   const auto head_of = [&](int pair) { return at_of(pair) / HEAD_PAIRS; };
   const auto column_in = [&](int pair) { return at_of(pair) % HEAD_PAIRS * 2; };
-  my.ok = poll<PAIRS_EACH>(
+  my.ok = Handoff::poll<PAIRS_EACH>(
                 my.args, my.log, from, used,
                 [&](int pair) {
                   const int which = head_of(pair) - shape::GROUP_HEADS;
@@ -324,11 +324,11 @@ __device__ __forceinline__ bool publish_unit(Consumer& my, u32 layer, Unit unit,
     const int query = unit.kv_head * shape::GROUP_HEADS + head;
     if (splits == 1) {
       const Slot to = slot_of(my.args, layer, abi::Phase::Attention, shape::ATTENTION_SLOT);
-      publish(my.args, to, query * shape::HEAD_DIM + dim, output / weights);
+      Handoff::publish(my.args, to, query * shape::HEAD_DIM + dim, output / weights);
     } else {
       const Slot to = partials_of(my.args, layer, query, unit.split);
-      publish(my.args, to, dim, output);
-      if (dim < 2) publish(my.args, to, shape::HEAD_DIM + dim, dim == 0 ? largest : weights);
+      Handoff::publish(my.args, to, dim, output);
+      if (dim < 2) Handoff::publish(my.args, to, shape::HEAD_DIM + dim, dim == 0 ? largest : weights);
     }
   }
   return true;
@@ -366,7 +366,7 @@ __device__ __forceinline__ bool combine(Consumer& my, u32 layer, int head, int s
     // The pair of this thread's dimensions, and the pair of largest score and sum of weights.
     const Slot from = partials_of(my.args, layer, head, split);
     float2 output, scale;
-    my.ok = poll<2>(
+    my.ok = Handoff::poll<2>(
                   my.args, my.log, from, [](int) { return true; },
                   [&](int at) { return at == 0 ? column : shape::HEAD_DIM; },
                   [&](int at, float2 values) { (at == 0 ? output : scale) = values; }) &&
@@ -387,8 +387,8 @@ __device__ __forceinline__ bool combine(Consumer& my, u32 layer, int head, int s
                *reinterpret_cast<const float2*>(&my.shared.sums[0][other][column]));
     }
     const Slot to = slot_of(my.args, layer, abi::Phase::Attention, shape::ATTENTION_SLOT);
-    publish(my.args, to, head * shape::HEAD_DIM + column, mine.output.x / mine.weights);
-    publish(my.args, to, head * shape::HEAD_DIM + column + 1, mine.output.y / mine.weights);
+    Handoff::publish(my.args, to, head * shape::HEAD_DIM + column, mine.output.x / mine.weights);
+    Handoff::publish(my.args, to, head * shape::HEAD_DIM + column + 1, mine.output.y / mine.weights);
   }
   return true;
 }

@@ -1,6 +1,6 @@
 // The LM head, and the argmax: the lowest index of the largest logit.
 #pragma once
-#include "../gather.cuh"
+#include "gather.cuh"
 
 namespace head {
 
@@ -103,15 +103,15 @@ __device__ __forceinline__ void argmax(Consumer& my) {
       break;
     }
     if (my.thread() == 0) {
-      publish(my.args, slot, 2 * blockIdx.x, best.logit);
-      publish(my.args, slot, 2 * blockIdx.x + 1, __uint_as_float(best.row));
+      Handoff::publish(my.args, slot, 2 * blockIdx.x, best.logit);
+      Handoff::publish(my.args, slot, 2 * blockIdx.x + 1, __uint_as_float(best.row));
     }
     if (blockIdx.x != 0) return;
     // Thread 0 has read what the warps wrote before they write again.
     if (!my.sync()) return;
     best = nothing();
     xray::note(my.log, abi::Moment::AskedLogits);
-    my.ok = poll<1>(
+    my.ok = Handoff::poll<1>(
                   my.args, my.log, slot, [&](int) { return my.thread() < int(gridDim.x); },
                   [&](int) { return 2 * my.thread(); },
                   [&](int, float2 pair) { best = {pair.x, __float_as_uint(pair.y)}; }) &&

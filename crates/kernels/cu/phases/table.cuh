@@ -2,7 +2,6 @@
 // One piece of code runs them all (products.cuh): 57 KB of machine code where a copy for each phase
 // had 147 KB. That is not faster on an H200 (notes/megakernel.md), only half as long.
 #pragma once
-#include "../exchange.cuh"
 #include "../shape.cuh"
 
 // The row of a matvec, by its index: matvecs are counted from the first layer's qkv. Chosen by
@@ -40,4 +39,9 @@ __device__ __forceinline__ const u8* norm_of(const abi::StepArgs& args, u32 matv
   const u8* norms = args.weights + args.layer_base +
                     u64(matvec / LAYER_MATVECS) * args.layer_stride + args.norms;
   return matvec % LAYER_MATVECS == 0 ? norms : norms + 2 * shape::HIDDEN;
+}
+
+// Matrix-vector products (matvecs) of a step: four a layer, and the LM head where logits are wanted.
+__device__ __forceinline__ u32 matvecs(const abi::StepArgs& args) {
+  return LAYER_MATVECS * shape::LAYERS + ((args.flags & abi::STEP_HAS_HEAD) ? 1 : 0);
 }

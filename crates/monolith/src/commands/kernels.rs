@@ -45,7 +45,7 @@ fn list() -> String {
             table.add_row([
                 variant.name.to_owned(),
                 variant.formats(),
-                format!("{:?}", variant.handoff),
+                variant.handoff.name().to_owned(),
                 arch.to_string(),
                 variant.threads(arch).to_string(),
                 format!("{} x {} KiB", tuning.stages, tuning.stage_bytes >> 10),

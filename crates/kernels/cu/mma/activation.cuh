@@ -1,8 +1,9 @@
 // The activation in shared memory, in the order of the tensor cores' B operand: of 16 columns,
 // lane t of four takes columns 2 t, 2 t + 1, 2 t + 8 and 2 t + 9.
 #pragma once
-#include "ptx.cuh"
-#include "shape.cuh"
+#include "../ptx/convert.cuh"
+#include "../ptx/mma.cuh"
+#include "../shape.cuh"
 
 // Index of two neighbouring columns (the first is even), in values.
 __device__ __forceinline__ int activation_index(int column) {
