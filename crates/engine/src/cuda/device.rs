@@ -21,8 +21,6 @@ pub(super) struct Gpu {
     pub(super) name: String,
     pub(super) multiprocessors: usize,
     pub(super) clock_hz: u64,
-    pub(super) threads: u32,
-    pub(super) shared_bytes: u32,
     pub(super) step: Step,
 }
 
@@ -81,11 +79,10 @@ pub(super) fn open(device: usize, variant: &Variant, config: &Config) -> Result<
     let (context, name, arch) = find(device)?;
     let cubin = monolith_kernels::load(arch, &shape, variant)?;
     let step = variant.step(arch, &shape);
-    let shared_bytes = shared_bytes(&step) as u32;
     let module = context.load_module(Ptx::from_binary(cubin.bytes.to_vec())).map_err(gpu_error)?;
     let kernel = module.load_function("monolith_step").map_err(gpu_error)?;
     let dynamic = CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
-    kernel.set_attribute(dynamic, shared_bytes as i32).map_err(gpu_error)?;
+    kernel.set_attribute(dynamic, shared_bytes(&step) as i32).map_err(gpu_error)?;
     let count = CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT;
     let multiprocessors = context.attribute(count).map_err(gpu_error)? as usize;
     let rate = CUdevice_attribute::CU_DEVICE_ATTRIBUTE_CLOCK_RATE;
@@ -99,8 +96,6 @@ pub(super) fn open(device: usize, variant: &Variant, config: &Config) -> Result<
         kernel_key: cubin.key,
         name,
         multiprocessors,
-        threads: step.sizes.threads as u32,
-        shared_bytes,
         step,
         context,
     })

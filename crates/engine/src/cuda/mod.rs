@@ -3,6 +3,7 @@
 
 mod device;
 mod fault;
+mod launch;
 mod params;
 mod producer;
 mod xray;
@@ -10,7 +11,7 @@ mod xray;
 use crate::plan::Plan;
 use crate::{Decoded, Engine, EngineError, EngineInfo};
 use cudarc::driver::sys::CUevent_flags;
-use cudarc::driver::{CudaEvent, CudaFunction, CudaSlice, CudaStream, LaunchConfig, PushKernelArg};
+use cudarc::driver::{CudaEvent, CudaSlice, CudaStream};
 use device::{FaultWords, gpu_error, open, rope_table};
 pub use device::{UsableGpu, usable};
 use fault::{About, BLOCK_RECORDS};
@@ -24,7 +25,6 @@ use monolith_abi::step::Step;
 use monolith_kernels::Variant;
 use monolith_model::Config;
 use monolith_pack::{Formats, Pack};
-use params::Param;
 use producer::Producers;
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -97,8 +97,7 @@ pub struct CudaEngine {
     pack: Arc<Pack>,
     info: EngineInfo,
     stream: Arc<CudaStream>,
-    kernel: CudaFunction,
-    launch: LaunchConfig,
+    launch: Box<dyn launch::Strategy>,
     args: StepArgs,
     buffers: Buffers,
     fault: FaultWords,
@@ -167,12 +166,7 @@ impl CudaEngine {
                 nvrtc: gpu.nvrtc,
                 steps_ahead: 16,
             },
-            launch: LaunchConfig {
-                grid_dim: (blocks as u32, 1, 1),
-                block_dim: (gpu.threads, 1, 1),
-                shared_mem_bytes: gpu.shared_bytes,
-            },
-            kernel: gpu.kernel,
+            launch: launch::strategy(variant.launch, gpu.kernel, &gpu.step, blocks),
             stream,
             pack,
             args,
@@ -218,15 +212,9 @@ impl CudaEngine {
         self.args.epoch = self.args.epoch.checked_add(1).ok_or(EngineError::Stopped)?;
         self.args.position = position as u32;
         self.args.flags = flags;
-        let param = Param(self.args);
-        let mut launch = self.stream.launch_builder(&self.kernel);
-        launch.arg(&param);
-        // SAFETY: the parameter is the kernel's one parameter, its layout asserted on both
-        // sides; every address in it is of memory that this engine holds, and the position and
-        // token were checked against the sizes of that memory. Cooperative: all blocks are
-        // resident, or the launch is refused.
-        unsafe { launch.launch_cooperative(self.launch) }.map_err(gpu_error)?;
-        Ok(())
+        // SAFETY: every address in the parameters is of memory that this engine holds, and the
+        // position and token were checked against the sizes of that memory.
+        unsafe { self.launch.launch(&self.stream, &self.args) }
     }
 
     /// Waits for the steps that were launched, and tells what went wrong in them. Returns whether a
