@@ -1,6 +1,7 @@
 // Bounded waits: every spin has an end, and names itself when it gets there.
 #pragma once
-#include "ptx.cuh"
+#include "ptx/clock.cuh"
+#include "ptx/memory.cuh"
 #include "shape.cuh"
 
 // What a wait is for: what the fault record says of it.

@@ -1,6 +1,12 @@
-// Inline assembly that the megakernel's ptx.cuh has no use for, named alike.
+// Inline assembly that the megakernel's ptx/ has no use for, named alike.
 #pragma once
-#include "ptx.cuh"
+#include "ptx/barrier.cuh"
+#include "ptx/bulk_copy.cuh"
+#include "ptx/clock.cuh"
+#include "ptx/convert.cuh"
+#include "ptx/mbarrier.cuh"
+#include "ptx/memory.cuh"
+#include "ptx/mma.cuh"
 
 namespace ops {
 

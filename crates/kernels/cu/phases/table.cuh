@@ -1,51 +1,8 @@
-// The phases that are matrix-vector products (matvecs), as a table: what each gathers, multiplies and
-// publishes. One piece of code runs them all (products.cuh): 57 KB of machine code where a copy for
-// each phase had 147 KB. That is not faster on an H200 (notes/megakernel.md), only half as long.
+// The phases that are matrix-vector products (matvecs): their rows (step.cuh) and matrices by index.
+// One piece of code runs them all (products.cuh): 57 KB of machine code where a copy for each phase
+// had 147 KB. That is not faster on an H200 (notes/megakernel.md), only half as long.
 #pragma once
-#include "../exchange.cuh"
 #include "../shape.cuh"
-
-// The epilogue: what becomes of a matvec's sums.
-enum class Epilogue : u32 {
-  Scale,     // times the reciprocal RMS of what was gathered
-  Residual,  // plus the residual stream
-  Gate,      // silu(gate) * up, both times the reciprocal RMS
-  Logits,    // scaled, and kept if it is the largest
-};
-
-struct PhaseRow {
-  abi::Phase phase;
-  // The gathered activation: from which phase, where its slot is, how wide, normed or as it is.
-  abi::Phase from;
-  int from_slot;
-  int columns;
-  bool normed;
-  // Which copy of the residual stream a normed activation is kept in, and which one is added.
-  int residual;
-  // The matvec's rows, and where its output is published.
-  int rows;
-  int to_slot;
-  Epilogue epilogue;
-};
-
-__device__ constexpr PhaseRow QKV_ROW = {
-    abi::Phase::Qkv, abi::Phase::Down, shape::DOWN_SLOT, shape::HIDDEN,   true,
-    0,               shape::QKV_DIM,   shape::QKV_SLOT,  Epilogue::Scale};
-__device__ constexpr PhaseRow O_PROJ_ROW = {
-    abi::Phase::OProj, abi::Phase::Attention, shape::ATTENTION_SLOT, shape::Q_DIM,      false,
-    0,                 shape::HIDDEN,         shape::O_PROJ_SLOT,    Epilogue::Residual};
-__device__ constexpr PhaseRow GATE_UP_ROW = {
-    abi::Phase::GateUp, abi::Phase::OProj,        shape::O_PROJ_SLOT,  shape::HIDDEN,  true,
-    1,                  2 * shape::INTERMEDIATE,  shape::GATE_UP_SLOT, Epilogue::Gate};
-__device__ constexpr PhaseRow DOWN_ROW = {
-    abi::Phase::Down, abi::Phase::GateUp, shape::GATE_UP_SLOT, shape::INTERMEDIATE, false,
-    1,                shape::HIDDEN,      shape::DOWN_SLOT,    Epilogue::Residual};
-__device__ constexpr PhaseRow HEAD_ROW = {
-    abi::Phase::LmHead, abi::Phase::Down, shape::DOWN_SLOT, shape::HIDDEN, true,
-    0,                  shape::VOCAB,     0,                Epilogue::Logits};
-
-// Matvecs of a layer; the LM head counts as the first of the layer after the last.
-constexpr u32 LAYER_MATVECS = 4;
 
 // The row of a matvec, by its index: matvecs are counted from the first layer's qkv. Chosen by
 // selects, since a table that is indexed at run time would be in local memory.
@@ -82,4 +39,9 @@ __device__ __forceinline__ const u8* norm_of(const abi::StepArgs& args, u32 matv
   const u8* norms = args.weights + args.layer_base +
                     u64(matvec / LAYER_MATVECS) * args.layer_stride + args.norms;
   return matvec % LAYER_MATVECS == 0 ? norms : norms + 2 * shape::HIDDEN;
+}
+
+// Matrix-vector products (matvecs) of a step: four a layer, and the LM head where logits are wanted.
+__device__ __forceinline__ u32 matvecs(const abi::StepArgs& args) {
+  return LAYER_MATVECS * shape::LAYERS + ((args.flags & abi::STEP_HAS_HEAD) ? 1 : 0);
 }

@@ -1,8 +1,7 @@
 // Tiles: 16 rows, all columns, in fragments; then, in formats that have them, a scale a row.
 #pragma once
-#include "formats/bf16.cuh"
-#include "formats/fp8.cuh"
-#include "ring.cuh"
+#include "bf16.cuh"
+#include "fp8.cuh"
 
 template <u32 FORMAT>
 struct FormatOf;
@@ -73,6 +72,11 @@ struct Tiles {
     const u8* tile = tiles + u64(row / shape::TILE_ROWS) * bytes(columns);
     return reinterpret_cast<const float*>(tile + stream_bytes(columns));
   }
+};
+
+// Sizes of a tile: what is streamed of it, and how far it is to the next.
+struct TileBytes {
+  int streamed, all;
 };
 
 template <class Format>
