@@ -198,7 +198,11 @@ macro_rules! wire_rules {
         $(#[doc = $doc:literal])*
         $kind:ident $name:ident($($argument:ident),+) = $expression:expr;
     )+) => {
-        $($(#[doc = $doc])* pub const fn $name($($argument: usize),+) -> usize { $expression })+
+        $(
+            $(#[doc = $doc])*
+            #[allow(clippy::manual_div_ceil, reason = "CUDA reads the same expression")]
+            pub const fn $name($($argument: usize),+) -> usize { $expression }
+        )+
 
         /// Every rule.
         pub const RULES: &[$crate::wire::Rule] = &[
