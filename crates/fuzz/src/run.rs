@@ -229,7 +229,9 @@ fn summary(options: &Options, state: &State, took: Duration) -> Result<()> {
         say(&format!("FOUND: {parser}, input {number} (seed {}): {what}: {path}", options.seed))?;
     }
     let found = state.findings.len();
-    say(&format!("{all} inputs in {:.1} s, {found} findings", took.as_secs_f64()))
+    let slow: usize = state.totals.values().map(|totals| totals.batch.slow.len()).sum();
+    let took = took.as_secs_f64();
+    say(&format!("{all} inputs in {took:.1} s, {found} findings, {slow} slow inputs"))
 }
 
 /// Writes the input of a finding.

@@ -1,6 +1,7 @@
 //! The parsers, each with inputs to begin with and what is done with one that it takes.
 
 mod hub;
+mod injected;
 mod model;
 mod records;
 mod text;
@@ -80,6 +81,7 @@ pub fn find(name: &str) -> Result<&'static Parser> {
     let names = || all().iter().map(|parser| parser.name).collect::<Vec<_>>().join(", ");
     all()
         .into_iter()
+        .chain(injected::PARSERS)
         .find(|parser| parser.name == name)
         .with_context(|| format!("no parser {name:?}; there are {}", names()))
 }
