@@ -1,4 +1,4 @@
-//! Static ownership of rows and heads, and the place of every slot.
+//! The static assignment of rows and heads to workers, and the place of every slot.
 
 use monolith_abi::{Phase, pack::TILE_ROWS};
 use monolith_model::Config;
@@ -40,7 +40,7 @@ impl Plan {
             (config.q_dim() + 2 * config.kv_dim(), TILE_ROWS),
             (config.q_dim(), config.group_heads() * config.head_dim),
             (config.hidden, TILE_ROWS),
-            // A tile holds eight rows of gate and the eight rows of up that go with them.
+            // A tile holds eight rows of gate and the matching eight rows of up.
             (config.intermediate, TILE_ROWS / 2),
             (config.hidden, TILE_ROWS),
         ];

@@ -1,8 +1,9 @@
 // The exchange makes one phase's output visible to the next phase's blocks. Producers publish and
-// consumers poll flagged words (units), as in NCCL's LL protocol: 4 bytes of data (an fp32 value) and
-// 4 bytes of flag (the step's epoch) in one 64-bit store. Every (layer, phase) has its own slot, which
-// is written once per step, so nothing is ever reset. No block overwrites a slot that another still
-// reads: launches run one after another, and each ends only when every block has read all its inputs.
+// consumers poll flagged words (units), as in NCCL's LL protocol: 4 bytes of data (an fp32 value)
+// and 4 bytes of flag (the step's epoch) in one 64-bit store. Every (layer, phase) has its own
+// slot, which is written once per step, so nothing is ever reset. No block overwrites a slot that
+// another still reads: launches run one after another, and each ends only when every block has read
+// all its inputs.
 #pragma once
 #include "fault.cuh"
 #include "xray.cuh"

@@ -97,8 +97,8 @@ __device__ __forceinline__ void keep_sums(float (&to)[BATCH_ROWS], int tile, con
   }
 }
 
-// Multiplies this block's tiles by the activation and calls the epilogue `each(row, value)` for every
-// row: one thread per row, and each thread in the order of its rows. Returns false on abort.
+// Multiplies this block's tiles by the activation and calls the epilogue `each(row, value)` for
+// every row: one thread per row, and each thread in the order of its rows. Returns false on abort.
 template <class Format, class Each>
 __device__ __forceinline__ bool multiply_tiles(Consumer& my, const u8* matrix, TileRange tiles, int columns,
                                         u32 layer, abi::Phase phase, Each each) {

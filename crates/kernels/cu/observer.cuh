@@ -1,18 +1,19 @@
-// In X-ray builds only: two lanes in warps of their own. The watcher reads the clock when thread 0
-// notes a moment. The observer sees every copy arrive, and takes anchors, which tie the SM's clock to
-// the timer that all SMs share. Both are short loops: an observer of 14 KB of code, which also
-// decoded the notes, cost the consumers 9 us of a token of 540 on an H200 (notes/xray.md).
+// In X-ray builds only: two lanes, each in its own warp. The watcher reads the clock when thread 0
+// notes a moment. The observer records when every copy arrives, and takes anchors, which tie the
+// SM's clock to the timer that all SMs share. Both are short loops: an observer with 14 KB of code,
+// which also decoded the notes, cost the consumers 9 us of a 540 us token on an H200
+// (notes/xray.md).
 #pragma once
 #include "ring.cuh"
 
 namespace xray {
 
-// How long a lane has seen nothing new. Its timeout begins anew with every record: a launch may
-// consist of many long waits, each of which is within the consumers' timeout.
+// How long a lane has seen nothing new. Every record restarts its timeout: a launch may consist of
+// many long waits, each within the consumers' timeout.
 struct Idle {
   u32 begin = ptx::global_timer_1024ns(), count = 0;
 
-  // Whether to keep looking, after `records` in all: the roles that are looked at may have aborted.
+  // Returns whether to keep looking, after `records` in all: the observed roles may have aborted.
   __device__ __forceinline__ bool expects_more(const abi::StepArgs& args, u32 records) {
     if (ptx::load_relaxed(&args.control->abort) != 0) return false;
     const u32 now = ptx::global_timer_1024ns();
@@ -23,20 +24,20 @@ struct Idle {
 
 // ---- the watcher
 
-// Looks between two looks at the timer and the abort word.
+// Number of looks between two checks of the timer and the abort word.
 constexpr u32 WATCHER_LOOKS = 4096;
 
 __device__ __forceinline__ bool begins_wait(abi::Moment moment) {
   return moment >= abi::Moment::Asked && moment <= abi::Moment::AskedLogits;
 }
 
-// What the watcher has seen of the last units that were polled.
+// The last polled units, as the watcher has seen them.
 struct Last {
   u32 address = 0, clock = 0;
 };
 
-// Looks at a note, and at the last units, until the note is there or it has looked WATCHER_LOOKS
-// times. Returns the clock of the last look.
+// Loads a note and the last units until the note is written, at most WATCHER_LOOKS times. Returns
+// the clock of the last load.
 __device__ __forceinline__ u32 look_at(const u32* place, u32& note, Last& last) {
   u32 clock;
 #pragma unroll 1
@@ -46,13 +47,14 @@ __device__ __forceinline__ u32 look_at(const u32* place, u32& note, Last& last) 
     clock = ptx::clock32();
     if (address != last.address) last = {address, clock};
     if (note != 0) break;
-    // Without this pause a token takes 0.3% longer on an H200: the consumers need shared memory, too.
+    // Without this pause a token takes 0.3% longer on an H200: the loads delay the consumers' own
+    // accesses to shared memory.
     __nanosleep(20);
   }
   return clock;
 }
 
-// The watcher: it looks at the next note and at the last units again and again, every 20 to 60 ns.
+// The watcher: loads the next note and the last units every 20 to 60 ns.
 __device__ __forceinline__ void watch(const abi::StepArgs& args) {
   if (!ON) return;
   Log<CONSUMER_AT, abi::XRAY_CONSUMER, uint2> log(args);
@@ -74,7 +76,7 @@ __device__ __forceinline__ void watch(const abi::StepArgs& args) {
       const u32 unit = (last.address - u32(reinterpret_cast<u64>(args.slots))) / sizeof(u64);
       clock = last.clock, note |= (1 + unit) << abi::XRAY_MOMENT_BITS;
     }
-    // What other warps saw before thread 0 began to wait does not count.
+    // Units that other warps saw before thread 0 began to wait do not count.
     if (begins_wait(moment)) ptx::store_shared(&words.last, last.address = 0);
     log.put({clock, note});
   }
@@ -84,24 +86,24 @@ __device__ __forceinline__ void watch(const abi::StepArgs& args) {
 
 // ---- the observer
 
-// Between two anchors: so many looks, each of some 0.1 us; a copy counts for several. The clock's
-// rate follows the load within microseconds, between 1.6 and 2.0 GHz on an H200, and what it does
-// between two anchors is not seen.
+// Number of looks between two anchors, of about 0.1 us each; a copy counts for several. The clock's
+// rate follows the load within microseconds, between 1.6 and 2.0 GHz on an H200, and its changes
+// between two anchors are not recorded.
 constexpr u32 LOOKS_PER_ANCHOR = 12;
 constexpr u32 LOOKS_PER_COPY = 6;
-// Longest time between the two readings around the timer's, in clocks, for an anchor to count.
+// Most clocks between the two clock readings around the timer's reading in a valid anchor.
 constexpr u32 ANCHOR_CLOCKS_MOST = 128;
 
-// One moment on both clocks. False where the readings lie too far apart.
+// Reads one moment on both clocks. Returns false if the readings are too far apart.
 __device__ __forceinline__ bool take_anchor(ulonglong2& anchor) {
   const u64 before = ptx::clock64(), global = ptx::global_timer_ns(), after = ptx::clock64();
   anchor = {before + (after - before) / 2, global};
   return after - before <= ANCHOR_CLOCKS_MOST;
 }
 
-// The observer. It waits for every stage in its turn, as the consumers do; a stage is free only when
-// the observer has released it too (ring_init), so that it misses no round. The header's epoch is
-// written last: a header that holds a step's epoch is complete.
+// The observer waits for every stage in turn, as the consumers do. A stage is free only when the
+// observer has released it too (ring_init), so it misses no round. It writes the header's epoch
+// last: a header that holds a step's epoch is complete.
 __device__ __forceinline__ void observe(const abi::StepArgs& args, Shared& shared) {
   if (!ON) return;
   Log<ARRIVALS_AT, abi::XRAY_COPIES, u32> arrivals(args);
@@ -127,7 +129,7 @@ __device__ __forceinline__ void observe(const abi::StepArgs& args, Shared& share
     } else if (looks % SPINS_PER_LOOK == 0 && !idle.expects_more(args, arrivals.count)) {
       return;
     } else {
-      // The warps that compute need the issue slots.
+      // Leaves the issue slots to the computing warps.
       __nanosleep(40);
     }
     done = ended && ptx::load_shared(&words.issued) == 1 + arrivals.count;

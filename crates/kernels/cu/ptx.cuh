@@ -1,4 +1,4 @@
-// All inline assembly, named by what it means and how it is ordered.
+// All inline assembly. The names say the operation and its memory order.
 #pragma once
 #include "types.cuh"
 
@@ -15,7 +15,7 @@ __device__ __forceinline__ void mbarrier_init(u64* barrier, u32 arrivals) {
                : "memory");
 }
 
-// Makes the inits visible to the async proxy, which is what completes them.
+// Makes the inits visible to the async proxy, which completes the barriers' phases.
 __device__ __forceinline__ void mbarrier_init_fence() {
   asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
 }
@@ -24,14 +24,14 @@ __device__ __forceinline__ void mbarrier_arrive(u64* barrier) {
   asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(barrier)) : "memory");
 }
 
-// Arrives and announces the bytes that a bulk copy will bring.
+// Arrives, and sets the number of bytes that a bulk copy will deliver.
 __device__ __forceinline__ void mbarrier_arrive_expect(u64* barrier, u32 bytes) {
   asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(barrier)),
                "r"(bytes)
                : "memory");
 }
 
-// One try: whether the phase with this parity has completed. Acquire, block scope.
+// Tries once: returns whether the phase with this parity has completed. Acquire, block scope.
 __device__ __forceinline__ bool mbarrier_try_wait(u64* barrier, u32 parity) {
   u32 done;
   asm volatile(
@@ -46,7 +46,7 @@ __device__ __forceinline__ bool mbarrier_try_wait(u64* barrier, u32 parity) {
   return done != 0;
 }
 
-// The same without waiting: a try may last as long as the hardware likes, a test does not.
+// The same without blocking: the hardware may suspend the thread in a try, but not in a test.
 __device__ __forceinline__ bool mbarrier_test(u64* barrier, u32 parity) {
   u32 done;
   asm volatile(
@@ -61,8 +61,8 @@ __device__ __forceinline__ bool mbarrier_test(u64* barrier, u32 parity) {
   return done != 0;
 }
 
-// Orders what this thread knows of shared memory in the generic proxy before its next operations in
-// the async proxy, and the other way round.
+// Orders this thread's accesses to shared memory through the generic proxy before its later
+// operations through the async proxy, and vice versa.
 __device__ __forceinline__ void fence_proxy_async() {
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
@@ -77,7 +77,7 @@ __device__ __forceinline__ void bulk_copy(void* to, const void* from, u32 bytes,
       : "memory");
 }
 
-// ---- words of shared memory that pass between warps without a barrier: one access each
+// ---- words of shared memory that warps exchange without a barrier: one access each
 
 __device__ __forceinline__ void store_shared(u32* to, u32 word) {
   asm volatile("st.relaxed.cta.shared::cta.u32 [%0], %1;" ::"r"(shared_address(to)), "r"(word)
@@ -93,7 +93,8 @@ __device__ __forceinline__ u32 load_shared(const u32* from) {
   return word;
 }
 
-// By its address, where the predicate holds: no branch. What is around it may move past it.
+// A store to an address if the predicate holds, without a branch. The compiler may move other
+// accesses past it.
 __device__ __forceinline__ void store_shared_if(bool predicate, u32 address, u32 word) {
   asm volatile(
       "{\n"
@@ -116,7 +117,7 @@ __device__ __forceinline__ u64 load_relaxed(const u64* from) {
   return word;
 }
 
-// Two units in one request. Each is one 64-bit access of its own; nothing orders the two.
+// Two units in one request. Each is a separate 64-bit access; the two are unordered.
 __device__ __forceinline__ void load_relaxed_pair(const u64* from, u64& first, u64& second) {
   asm volatile("ld.relaxed.gpu.global.v2.u64 {%0, %1}, [%2];"
                : "=l"(first), "=l"(second)
@@ -139,10 +140,10 @@ __device__ __forceinline__ void store_release_system(u32* to, u32 word) {
   asm volatile("st.release.sys.global.u32 [%0], %1;" ::"l"(to), "r"(word) : "memory");
 }
 
-// ---- barriers among the consumer warps; barrier 0 is left to __syncthreads
+// ---- barriers among the consumer warps; barrier 0 is reserved for __syncthreads
 
-// Whether every thread came with `fine`: all threads get the same answer, so that they leave
-// together or not at all.
+// A barrier that returns whether `ok` is true in every thread. All threads get the same answer, so
+// they abort together or not at all.
 template <int THREADS>
 __device__ __forceinline__ bool consumers_sync_all(bool ok) {
   u32 all;
@@ -167,7 +168,7 @@ __device__ __forceinline__ u64 global_timer_ns() {
   return now;
 }
 
-// In units of 1,024 ns, in 32 bits: one register fewer in every wait; wraps after 73 minutes.
+// In units of 1,024 ns, in 32 bits: saves a register in every wait; wraps after 73 minutes.
 __device__ __forceinline__ u32 global_timer_1024ns() { return u32(global_timer_ns() >> 10); }
 
 // The SM's own clock; its low half wraps after 2.1 s at 2 GHz.
@@ -183,7 +184,7 @@ __device__ __forceinline__ u32 clock32() {
   return now;
 }
 
-// blockIdx.x, read where it stands and not kept.
+// blockIdx.x, read again at every use instead of kept in a register.
 __device__ __forceinline__ u32 block() {
   u32 id;
   asm volatile("mov.u32 %0, %%ctaid.x;" : "=r"(id));
@@ -209,7 +210,7 @@ __device__ __forceinline__ void mma_bf16(float (&d)[4], const uint4& a, u32 b0, 
 
 // ---- bf16 arithmetic without a header
 
-// Rounds two values to bf16, ties to even; `low` goes to the low half.
+// Rounds two values to bf16, ties to even; `low` goes into the low half.
 __device__ __forceinline__ u32 bf16_pair(float low, float high) {
   u32 pair;
   asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));

@@ -1,9 +1,9 @@
 // The weight ring: stages of shared memory. One lane fills them with bulk copies, in the order in
 // which the consumer warps use them, and never waits for an activation.
 //
-// Two proxies access a stage: the bulk copy writes it through the async proxy, the consumers read it
-// through the generic proxy. In the PTX ISA's memory model, only a proxy fence along the causality
-// path between them orders accesses through different proxies.
+// Two proxies access a stage: the bulk copy writes it through the async proxy, the consumers read
+// it through the generic proxy. In the PTX ISA's memory model, only a proxy fence along the
+// causality path between them orders accesses through different proxies.
 //
 //   Copy, then read. "The completion of cp.async.bulk operations is followed by an implicit
 //   generic-async proxy fence": a thread that sees the `full` barrier's phase complete (try_wait,

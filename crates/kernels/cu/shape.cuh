@@ -1,4 +1,4 @@
-// The model's shape and the variant as compile-time constants, and what follows from them.
+// The model's shape and the variant as compile-time constants, and the constants derived from them.
 #pragma once
 #include "abi.cuh"
 #include "types.cuh"
@@ -18,24 +18,24 @@ constexpr int Q_DIM = HEADS * HEAD_DIM;
 constexpr int KV_DIM = KV_HEADS * HEAD_DIM;
 constexpr int QKV_DIM = Q_DIM + 2 * KV_DIM;
 
-// ---- the block: consumer warps, and one warp that loads
+// ---- the block: consumer warps and one loader warp
 
 constexpr int CONSUMER_WARPS = ML_CONSUMER_WARPS;
 constexpr int CONSUMERS = 32 * CONSUMER_WARPS;
-// The loader's warp; in X-ray builds also the observer's and the watcher's.
+// The loader's warp; in X-ray builds also the observer's and the watcher's warps.
 constexpr int LOADER = CONSUMERS;
 constexpr int OBSERVER = LOADER + 32;
 constexpr int WATCHER = OBSERVER + 32;
 constexpr int THREADS = OBSERVER + (ML_XRAY ? 64 : 0);
 
-// A stage is multiplied by one team of warps, the next stage by the next team: fewer warps pay what a
-// stage costs besides its fragments (the wait, the release). In bf16 with all 16 warps at every stage
-// that was 250 ns of issue a stage on an H200. FP8 is fastest with one team (notes/fp8.md).
+// One team of warps multiplies a stage, the next team the next stage: fewer warps pay a stage's
+// fixed cost (the wait, the release). With all 16 warps at every bf16 stage, that cost was 250 ns
+// of issue per stage on an H200. FP8 is fastest with one team (notes/fp8.md).
 constexpr int TEAMS = ML_TEAMS;
 constexpr int TEAM_WARPS = CONSUMER_WARPS / TEAMS;
 static_assert(CONSUMER_WARPS % TEAMS == 0, "whole teams");
 
-// ---- tiles of 16 rows (tiles.cuh), and the ring whose stages hold pieces of them
+// ---- tiles of 16 rows (tiles.cuh), and the ring whose stages hold pieces of tiles
 
 constexpr int TILE_ROWS = abi::TILE_ROWS;
 
@@ -47,7 +47,7 @@ constexpr int STAGE_BYTES = ML_STAGE_BYTES;
 __host__ __device__ constexpr int larger(int a, int b) { return a > b ? a : b; }
 constexpr int WIDEST = larger(larger(HIDDEN, INTERMEDIATE), Q_DIM);
 
-// ---- the KV cache: chunks of positions are dealt to splits in turn
+// ---- the KV cache: chunks of positions go to splits round-robin
 
 constexpr int KV_CHUNK = ML_KV_CHUNK;
 constexpr int KV_SPLITS = ML_KV_SPLITS;
@@ -61,13 +61,13 @@ constexpr int GATE_UP_SLOT = O_PROJ_SLOT + HIDDEN;
 constexpr int DOWN_SLOT = GATE_UP_SLOT + INTERMEDIATE;
 constexpr int LAYER_UNITS = DOWN_SLOT + HIDDEN;
 
-// Of each query head and split: the unnormalized output, the largest score, the sum of weights.
+// For each query head and split: the unnormalized output, the largest score, the sum of weights.
 constexpr int PARTIAL_UNITS = HEAD_DIM + 2;
 constexpr int LAYER_PARTIALS = HEADS * KV_SPLITS * PARTIAL_UNITS;
 
 constexpr u64 PARTIALS_BASE = u64(LAYERS) * LAYER_UNITS;
 constexpr u64 FINAL_BASE = PARTIALS_BASE + u64(LAYERS) * LAYER_PARTIALS;
-// Two copies by the step's parity, two units a block.
+// Two copies, used by the parity of the step; two units per block.
 constexpr u64 FINAL_UNITS = 2 * abi::BLOCKS_MAX;
 constexpr u64 SLOT_UNITS = FINAL_BASE + 2 * FINAL_UNITS;
 

@@ -4,7 +4,7 @@ use crate::KernelError;
 use std::fmt;
 use std::str::FromStr;
 
-/// A GPU architecture. The `a` means: features of exactly this one are used.
+/// A GPU architecture. The `a` means that the kernels use features of exactly this one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Arch {
     /// H100, H200.
@@ -13,11 +13,11 @@ pub enum Arch {
     Sm120a,
 }
 
-/// Registers of a multiprocessor's quarter; a warp lives in one quarter.
+/// Registers of a multiprocessor's quarter (partition); a warp runs in one quarter.
 const QUARTER_REGISTERS: u32 = 65_536 / QUARTERS;
 const QUARTERS: u32 = 4;
 const WARP_THREADS: u32 = 32;
-/// Registers are given to a warp in units of eight a thread.
+/// Registers are allocated to a warp in units of eight per thread.
 const REGISTER_UNIT: u32 = 8;
 const REGISTERS_MAX: u32 = 255;
 
@@ -25,7 +25,7 @@ impl Arch {
     /// Every architecture.
     pub const ALL: [Arch; 2] = [Arch::Sm90a, Arch::Sm120a];
 
-    /// The compiler's name for it.
+    /// Returns the compiler's name for the architecture.
     pub const fn name(self) -> &'static str {
         match self {
             Arch::Sm90a => "sm_90a",
@@ -33,7 +33,7 @@ impl Arch {
         }
     }
 
-    /// Compute capability, major times ten plus minor.
+    /// Returns the compute capability, major times ten plus minor.
     pub const fn capability(self) -> u32 {
         match self {
             Arch::Sm90a => 90,
@@ -41,7 +41,7 @@ impl Arch {
         }
     }
 
-    /// Bytes of shared memory that one block can have, static and dynamic together.
+    /// Returns the most bytes of shared memory of a block, static and dynamic together.
     pub const fn shared_bytes_max(self) -> u32 {
         match self {
             Arch::Sm90a => 227 * 1024,
@@ -49,8 +49,8 @@ impl Arch {
         }
     }
 
-    /// Registers a thread may use so that a block of so many threads fits a multiprocessor: warps
-    /// are dealt to four quarters, so the fullest quarter decides.
+    /// Returns the most registers per thread with which a block of `threads` fits a multiprocessor.
+    /// Warps are distributed over four quarters, so the fullest quarter decides.
     pub const fn registers_max(self, threads: u32) -> u32 {
         let warps = threads.div_ceil(WARP_THREADS).div_ceil(QUARTERS);
         if warps == 0 {
@@ -60,7 +60,7 @@ impl Arch {
         if fit < REGISTERS_MAX { fit } else { REGISTERS_MAX }
     }
 
-    /// The architecture to load for a GPU of this compute capability; `gpu` is its name.
+    /// Returns the architecture to load for a GPU of this compute capability; `gpu` is its name.
     ///
     /// # Errors
     /// There is no kernel for this GPU.
@@ -112,7 +112,7 @@ mod tests {
 
     #[test]
     fn the_fullest_quarter_limits_the_registers() {
-        // What the compiler itself writes as the limit for blocks of these sizes.
+        // The compiler's own limits for blocks of these sizes.
         for (threads, registers) in [(32, 255), (256, 255), (512, 128), (544, 96), (1024, 64)] {
             assert_eq!(Arch::Sm90a.registers_max(threads), registers, "{threads} threads");
         }

@@ -1,4 +1,4 @@
-//! The variant table: every kernel that is built is a row of it.
+//! The variant table: every kernel is a row of it.
 
 use crate::{Arch, KernelError, Shape};
 use monolith_abi::WeightFormat;
@@ -6,11 +6,11 @@ use monolith_abi::WeightFormat;
 /// How one phase's output becomes visible to the next phase's blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Handoff {
-    /// Value and epoch in one store; consumers poll the data itself.
+    /// Value and epoch in one store; consumers poll the flagged word itself.
     FlagInData,
 }
 
-/// A row: what is compiled in, and which instructions its machine code must have.
+/// A row: the compile-time constants, and the instructions that the machine code must have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Variant {
     /// The name used in every file, table and chart.
@@ -23,8 +23,8 @@ pub struct Variant {
     pub handoff: Handoff,
     /// Whether spans are recorded.
     pub xray: bool,
-    /// Warps that compute, on sm_90a and on sm_120a; one more loads. 16 leave a thread 96
-    /// registers, with which ptxas spills on the latter.
+    /// Consumer warps, on sm_90a and on sm_120a; one more warp loads. With 16, a thread has 96
+    /// registers, with which ptxas spills on sm_120a.
     pub consumer_warps: [u32; 2],
     /// Teams of consumer warps, on sm_90a and on sm_120a: each stage belongs to one team.
     pub teams: [u32; 2],
@@ -32,9 +32,9 @@ pub struct Variant {
     pub stage_bytes: u32,
     /// Ring slots on sm_90a and on sm_120a.
     pub stages: [u32; 2],
-    /// Positions of the KV cache that a warp takes at a time.
+    /// Positions of the KV cache in a chunk.
     pub kv_chunk: u32,
-    /// Parts that the KV range of a head is split into.
+    /// Number of splits of a head's KV range.
     pub kv_splits: u32,
     /// Positions whose keys and values a warp loads before it uses the first.
     pub kv_ahead: u32,
@@ -43,12 +43,12 @@ pub struct Variant {
 }
 
 /// Shared memory besides the ring, the activation and the warps' sums, rounded up: heads,
-/// barriers and the like (the kernel's own figure is checked when it is loaded).
+/// barriers and so on (loading a kernel checks its own figure).
 const FIXED_BYTES: u32 = 5 << 10;
-/// A warp's sums of two batches of 128 rows.
+/// Bytes of a warp's sums of two batches of 128 rows.
 const WARP_SUM_BYTES: u32 = 2 * 4 * 128;
 
-/// The plain form in bf16; the other rows are this one with something changed.
+/// The basic bf16 row; the other rows are derived from it.
 const BF16_FLAG: Variant = Variant {
     name: "bf16-flag",
     format: WeightFormat::Bf16,
@@ -66,8 +66,8 @@ const BF16_FLAG: Variant = Variant {
     instructions: &["HMMA", "UBLKCP", "SYNCS"],
 };
 
-/// Weights of half the size: a tile of 1,024 columns is one stage, and all warps take part in it.
-/// With four teams a token took 551 us on an H200, with two 543, with one 537 (notes/fp8.md).
+/// Weights of half the size: a tile of 1,024 columns is one stage, and all warps multiply it. On an
+/// H200 a token took 551 us with four teams, 543 us with two, 537 us with one (notes/fp8.md).
 const FP8_FLAG: Variant = Variant {
     name: "fp8-flag",
     format: WeightFormat::Fp8,
@@ -76,8 +76,8 @@ const FP8_FLAG: Variant = Variant {
     ..BF16_FLAG
 };
 
-/// The LM head stays in bf16. Its matvec is a second piece of code, and with three positions ahead
-/// the recording build would spill on sm_90a.
+/// The LM head stays in bf16. Its matvec is a second piece of code; with three positions loaded
+/// ahead, the recording build would spill on sm_90a.
 const FP8_HEAD_BF16: Variant = Variant {
     name: "fp8-head-bf16-flag",
     head_format: WeightFormat::Bf16,
@@ -96,10 +96,10 @@ pub const TABLE: &[Variant] = &[
 ];
 
 impl Variant {
-    /// The row of this name.
+    /// Returns the row of this name.
     ///
     /// # Errors
-    /// There is none; the names there are, are listed.
+    /// There is no such row; the message lists the names.
     pub fn find(name: &str) -> Result<&'static Variant, KernelError> {
         TABLE
             .iter()
@@ -107,33 +107,33 @@ impl Variant {
             .ok_or_else(|| KernelError::UnknownVariant { name: name.into() })
     }
 
-    /// Threads of a block.
+    /// Returns the threads of a block.
     pub const fn threads(&self, arch: Arch) -> u32 {
         (self.consumer_warps[arch as usize] + self.other_warps()) * 32
     }
 
-    /// Warps of a block behind those that compute: the loader's, and where spans are recorded the
-    /// observer's and the watcher's.
+    /// Returns the warps of a block after the consumer warps: the loader's, and in recording builds
+    /// the observer's and the watcher's.
     pub const fn other_warps(&self) -> u32 {
         1 + 2 * self.xray as u32
     }
 
-    /// The row that records this one's spans, if there is one.
+    /// Returns the row that records this row's spans, if there is one.
     pub fn recorded(&self) -> Option<&'static Variant> {
         let alike =
             |other: &&Variant| Variant { name: other.name, xray: other.xray, ..*self } == **other;
         TABLE.iter().filter(|other| other.xray).find(alike)
     }
 
-    /// The row whose time this one's spans show: itself, unless it records.
+    /// Returns the row whose time this row's spans show: itself, unless it records.
     pub fn headline(&self) -> Option<&'static Variant> {
         let alike =
             |other: &&Variant| Variant { name: other.name, xray: other.xray, ..*self } == **other;
         TABLE.iter().filter(|other| !other.xray).find(alike)
     }
 
-    /// Slots of the ring for a model: those of the row, or as many as its wide activation leaves
-    /// room for, by whole rounds of the teams.
+    /// Returns the number of ring slots for a model: the row's number, or fewer if the model's
+    /// activation is wide, but whole rounds of the teams.
     pub fn stages_for(&self, arch: Arch, shape: &Shape) -> u32 {
         let (wanted, teams) = (self.stages[arch as usize], self.teams[arch as usize]);
         let sums = self.consumer_warps[arch as usize] * WARP_SUM_BYTES;
@@ -143,20 +143,20 @@ impl Variant {
         wanted.min(fit.max(teams))
     }
 
-    /// The formats in words: one, or the layers' and the head's.
+    /// Names the formats: one, or the layers' and the head's.
     pub fn formats(&self) -> String {
         let (layers, head) = (self.format.name(), self.head_format.name());
         if layers == head { layers.into() } else { format!("{layers}, head {head}") }
     }
 
-    /// The row of a format that is not recorded, the first in the table.
+    /// Returns the first row of a format that does not record.
     pub fn of_formats(layers: WeightFormat, head: WeightFormat) -> Option<&'static Variant> {
         let fits =
             |row: &&Variant| (row.format, row.head_format, row.xray) == (layers, head, false);
         TABLE.iter().find(fits)
     }
 
-    /// The row as the kernels' sources call it.
+    /// Returns the row's constants under the names in the kernels' sources.
     pub fn defines(&self, arch: Arch, shape: &Shape) -> [(&'static str, u32); 11] {
         [
             ("ML_FORMAT", self.format as u32),

@@ -20,7 +20,7 @@ pub enum Simd {
     /// AVX-512 F, BW, CD, DQ and VL: 512-bit registers.
     #[cfg(target_arch = "x86_64")]
     Avx512(pulp::x86::V4),
-    /// NEON: 128-bit registers. It compiles and was never run.
+    /// NEON: 128-bit registers. It compiles but was never run.
     #[cfg(target_arch = "aarch64")]
     Neon(pulp::aarch64::Neon),
 }

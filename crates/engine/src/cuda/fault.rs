@@ -1,4 +1,4 @@
-//! Fault records, read back: who waited for what, and on whom.
+//! Reads back fault records: which block waited for what, and for which block.
 
 use super::producer::Producers;
 use crate::EngineError;
@@ -13,7 +13,7 @@ pub(super) const RECORD_WORDS: usize = size_of::<FaultRecord>() / 4;
 /// Records of a block: its consumers', then its loader's.
 pub(super) const BLOCK_RECORDS: usize = 2;
 
-/// A record from its words, once it is filled.
+/// Decodes a record from its words, once it is filled.
 pub(super) fn record_from(word: impl Fn(usize) -> u32) -> Option<FaultRecord> {
     (word(0) == FAULT_FILLED).then(|| FaultRecord {
         state: word(0),
@@ -30,7 +30,7 @@ pub(super) fn record_from(word: impl Fn(usize) -> u32) -> Option<FaultRecord> {
     })
 }
 
-/// The record as a wait; `None` for ids that this version does not know.
+/// Converts the record to a wait; `None` for ids that this version does not know.
 fn wait_from(record: &FaultRecord, role: Role, producers: &Producers<'_>) -> Option<BlockWait> {
     let kind = WaitKind::from_id(u8::try_from(record.kind).ok()?)?;
     let producer = match kind {
@@ -51,7 +51,7 @@ fn wait_from(record: &FaultRecord, role: Role, producers: &Producers<'_>) -> Opt
     })
 }
 
-/// What every role waited for: from the words of all blocks' records.
+/// Returns what every role waited for, from the words of all blocks' records.
 pub(super) fn waits_from(words: &[u32], producers: &Producers<'_>) -> Vec<BlockWait> {
     let records = words.chunks_exact(RECORD_WORDS).enumerate();
     let wait = |(at, words): (usize, &[u32])| {
@@ -61,7 +61,7 @@ pub(super) fn waits_from(words: &[u32], producers: &Producers<'_>) -> Vec<BlockW
     records.filter_map(wait).collect()
 }
 
-/// The cause as an error, with all that was waited for: `dump` but for these two.
+/// Returns the cause as an error with all waits; `dump` has everything but these two.
 pub(super) fn error_from(
     cause: &FaultRecord,
     waits: Vec<BlockWait>,
@@ -84,7 +84,7 @@ pub(super) fn error_from(
     }))
 }
 
-/// What the step was of.
+/// The step's engine, device and model.
 pub(super) struct About {
     pub(super) variant: String,
     pub(super) device: String,

@@ -1,4 +1,4 @@
-//! Which block publishes a value: the inverse of the kernel's rules.
+//! Finds the block that publishes a value: the inverse of the kernel's rules.
 
 use crate::plan::Plan;
 use monolith_abi::Phase;
@@ -33,7 +33,7 @@ impl Producers<'_> {
         self.config.layers
     }
 
-    /// The owner of a unit, counted from the first slot.
+    /// Returns the owner of a unit; units are counted from the first slot.
     pub(super) fn of_unit(&self, unit: usize) -> usize {
         let layer_units = self.plan.base(1, Phase::Qkv);
         let partials = self.config.layers * layer_units;
@@ -53,7 +53,7 @@ impl Producers<'_> {
         self.of_value(phase, unit - self.plan.base(layer, phase))
     }
 
-    /// The owner of a value of a layer phase's output.
+    /// Returns the owner of a value of a layer phase's output.
     fn of_value(&self, phase: Phase, index: usize) -> usize {
         if phase != Phase::Attention {
             return self.plan.owner(phase, index);
@@ -62,12 +62,12 @@ impl Producers<'_> {
         if self.active_splits() == 1 {
             head / self.config.group_heads() % self.blocks
         } else {
-            // Combined by the blocks that have no positions until the context is long.
+            // The blocks that combine have no positions themselves until the context is long.
             self.blocks - 1 - head % self.blocks
         }
     }
 
-    /// The owner of what one split has of one query head, counted head by head.
+    /// Returns the owner of one split's partial result of one query head, counted head by head.
     fn of_partial(&self, slot: usize) -> usize {
         let (head, split) = (slot / self.splits(), slot % self.splits());
         let unit = split * self.config.kv_heads + head / self.config.group_heads();
@@ -78,7 +78,7 @@ impl Producers<'_> {
         self.variant.kv_splits as usize
     }
 
-    /// Splits that have positions.
+    /// Returns the number of splits that have positions.
     fn active_splits(&self) -> usize {
         (self.position + 1).div_ceil(self.variant.kv_chunk as usize).min(self.splits())
     }

@@ -1,4 +1,4 @@
-//! The X-ray's buffers: what a recording kernel writes to them, and what it means.
+//! The X-ray's buffers: decodes what a recording kernel writes to them.
 
 use super::producer::Producers;
 use crate::EngineError;
@@ -11,8 +11,8 @@ use monolith_abi::kernel::{
 use monolith_abi::{EventKind, Moment, Phase};
 use std::sync::Arc;
 
-/// Where recording steps write: the chosen step has buffers of its own, all others share a second
-/// set, so that every step of a loop does the same work.
+/// The buffers of recording steps: one set for the chosen step, a second set that all other steps
+/// share, so that every step of a loop does the same work.
 #[derive(Debug)]
 pub(super) struct Recording {
     chosen: CudaSlice<u8>,
@@ -25,19 +25,19 @@ impl Recording {
         Ok(Recording { chosen: stream.alloc_zeros(bytes)?, others: stream.alloc_zeros(bytes)? })
     }
 
-    /// The address for a step.
+    /// Returns the buffers' address for a step.
     pub(super) fn address(&self, stream: &Arc<CudaStream>, chosen: bool) -> u64 {
         let buffer = if chosen { &self.chosen } else { &self.others };
         buffer.device_ptr(stream).0
     }
 
-    /// The chosen step's buffers, as bytes.
+    /// Reads the chosen step's buffers.
     pub(super) fn bytes(&self, stream: &Arc<CudaStream>) -> Result<Vec<u8>, DriverError> {
         stream.clone_dtoh(&self.chosen)
     }
 }
 
-/// The dumps of all blocks of the step with this epoch.
+/// Returns the dumps of all blocks of the step with this epoch.
 pub(super) fn blocks_from(
     bytes: &[u8],
     epoch: u32,
@@ -149,8 +149,8 @@ fn anchor_from(bytes: &[u8]) -> Anchor {
     Anchor { clock: u64_at(bytes, 0), global_ns: u64_at(bytes, 8) }
 }
 
-/// Completes 32-bit clocks from the 64 bits that the block began with. They are in order; a clock
-/// that is not (two lanes read them) counts as the one before it.
+/// Extends 32-bit clocks to 64 bits, from the block's first clock. They are in order; one that is
+/// not (two lanes read the clock) counts as equal to the previous one.
 struct Clocks {
     at: u64,
     is_first: bool,
@@ -163,14 +163,14 @@ impl Clocks {
 
     fn next(&mut self, low: u32) -> u64 {
         let ahead = low.wrapping_sub(self.at as u32).cast_signed();
-        // The first may be older than the observer's first reading.
+        // The first clock may be older than the observer's first reading.
         let ahead = if std::mem::take(&mut self.is_first) { ahead } else { ahead.max(0) };
         self.at = self.at.saturating_add_signed(ahead.into());
         self.at
     }
 }
 
-/// What thread 0 noted, and when.
+/// A note of thread 0, and its clock.
 #[derive(Clone, Copy, Debug)]
 struct Note {
     clock: u64,
@@ -198,7 +198,7 @@ fn clocks_from(bytes: &[u8], begin: u64) -> Vec<u64> {
     bytes.chunks_exact(4).map(|at| clocks.next(u32_at(at, 0))).collect()
 }
 
-/// The loader's stamps; of a copy's issue, its bytes.
+/// Decodes the loader's stamps, and the bytes of each issued copy.
 fn loader_from(bytes: &[u8], begin: u64) -> Result<Vec<(Stamp, u32)>, String> {
     let mut clocks = Clocks::from(begin);
     let mut stamps = Vec::with_capacity(bytes.len() / 8);
@@ -221,22 +221,21 @@ fn loader_from(bytes: &[u8], begin: u64) -> Result<Vec<(Stamp, u32)>, String> {
     Ok(stamps)
 }
 
-/// A phase of a layer, or of none.
+/// A phase, and its layer if it has one.
 type Place = (Phase, u16);
 
-/// Makes stamps of the consumers' notes: where they are, and what they wait for.
+/// Turns the consumers' notes into stamps: where the consumers are, and what they wait for.
 struct Consumers<'a> {
     producers: &'a Producers<'a>,
-    /// The phase that they are at, or go on with after the gather: the first is qkv, of which there
-    /// is nothing to ask for.
+    /// The current phase, or the next one during a gather. The first is qkv, which gathers nothing.
     now: Place,
-    /// Index of the last matvec whose gather began. They follow one another: a missing note (the
-    /// watcher was a whole round of notes behind) would show.
+    /// Index of the last matvec whose gather began. The indices are consecutive, so a missing note
+    /// (the watcher was a whole round of notes behind) is detected.
     matvec: u32,
 }
 
 impl Consumers<'_> {
-    /// What the time from this note on is spent on; `None` for one that cannot be.
+    /// Returns what the time after this note is spent on; `None` for an impossible note.
     fn stamp(&mut self, note: Note) -> Option<Stamp> {
         let which = note.which();
         let layers = self.producers.layers();
@@ -274,13 +273,13 @@ impl Consumers<'_> {
         (EventKind::Work, now)
     }
 
-    /// A wait for what `from` gave, after which they are at `now`.
+    /// Returns a wait for the output of `from`, after which the consumers are at `now`.
     fn waits_for(&mut self, from: Place, now: Place) -> (EventKind, Place) {
         self.now = now;
         (EventKind::WaitExchange, from)
     }
 
-    /// Whose value came last, of the gather that this note ends.
+    /// Returns the block whose value arrived last in the gather that this note ends.
     fn producer(&self, gathered: Note) -> Option<u16> {
         let unit = gathered.which().checked_sub(1)?;
         let is_end = gathered.moment() == Some(Moment::Gathered);
@@ -288,7 +287,8 @@ impl Consumers<'_> {
     }
 }
 
-/// What a matvec gathers, and which phase it is: four a layer, then the LM head (phases/table.cuh).
+/// Returns the phase whose output a matvec gathers, and the matvec's own phase: four per layer,
+/// then the LM head (phases/table.cuh).
 fn matvec(index: usize, layers: usize) -> Option<(Place, Place)> {
     const MATVECS: [(Phase, Phase); 4] = [
         (Phase::Down, Phase::Qkv),
@@ -306,9 +306,9 @@ fn matvec(index: usize, layers: usize) -> Option<(Place, Place)> {
     (layer < layers).then_some((from, (now, u16::try_from(layer).ok()?)))
 }
 
-/// The consumers' stamps. If no record was lost for lack of room, all notes must be there: every
-/// matvec of the step, to the end. (A watcher that was a whole round of notes behind would have
-/// missed some.)
+/// Decodes the consumers' stamps. Unless the buffer was too small, all notes must be there, for
+/// every matvec of the step. (A watcher that was a whole round of notes behind would have missed
+/// some.)
 fn consumer_from(
     notes: &[Note],
     producers: &Producers<'_>,
@@ -333,7 +333,7 @@ fn consumer_from(
     Ok(ended(stamps))
 }
 
-/// The stamps with an end, where the buffer had no room for it.
+/// Adds an end to the stamps if the buffer had no room for it.
 fn ended(mut stamps: Vec<Stamp>) -> Vec<Stamp> {
     if let Some(&last) = stamps.last().filter(|last| last.kind != EventKind::Unrecorded) {
         stamps.push(Stamp { kind: EventKind::Unrecorded, producer: NO_BLOCK, ..last });
@@ -341,8 +341,8 @@ fn ended(mut stamps: Vec<Stamp>) -> Vec<Stamp> {
     stamps
 }
 
-/// Issue and arrival of every copy: both sides go through the same stages in the same order. Where
-/// records were lost, one side may have more.
+/// Pairs the issue and arrival of every copy: both sides go through the same stages in the same
+/// order. If records were lost, one side may have more.
 fn copies_from(
     loader: &[(Stamp, u32)],
     arrivals: &[u64],
@@ -354,7 +354,7 @@ fn copies_from(
     }
     let copy = |((issue, bytes), &arrival): (&(Stamp, u32), &u64)| Copied {
         issue_clock: issue.clock,
-        // By another warp's clock reading: never before the issue.
+        // Another warp reads the arrival's clock; the arrival is never before the issue.
         arrival_clock: arrival.max(issue.clock),
         bytes: *bytes,
         phase: issue.phase,

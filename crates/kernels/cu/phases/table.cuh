@@ -1,13 +1,14 @@
-// The phases that are matrix-vector products (matvecs), as a table: what each gathers, multiplies and
-// publishes. One piece of code runs them all (products.cuh): 57 KB of machine code where a copy for
-// each phase had 147 KB. That is not faster on an H200 (notes/megakernel.md), only half as long.
+// The phases that are matrix-vector products (matvecs), as a table: what each one gathers,
+// multiplies and publishes. One piece of code runs them all (products.cuh): 57 KB of machine code
+// instead of 147 KB with one copy per phase. On an H200 it is not faster (notes/megakernel.md),
+// only smaller.
 #pragma once
 #include "../exchange.cuh"
 #include "../shape.cuh"
 
-// The epilogue: what becomes of a matvec's sums.
+// The epilogue: what is done with a matvec's sums.
 enum class Epilogue : u32 {
-  Scale,     // times the reciprocal RMS of what was gathered
+  Scale,     // times the reciprocal RMS of the gathered activation
   Residual,  // plus the residual stream
   Gate,      // silu(gate) * up, both times the reciprocal RMS
   Logits,    // scaled, and kept if it is the largest
@@ -15,14 +16,14 @@ enum class Epilogue : u32 {
 
 struct PhaseRow {
   abi::Phase phase;
-  // The gathered activation: from which phase, where its slot is, how wide, normed or as it is.
+  // The gathered activation: its phase, its slot, its width, and whether it is normed.
   abi::Phase from;
   int from_slot;
   int columns;
   bool normed;
-  // Which copy of the residual stream a normed activation is kept in, and which one is added.
+  // The copy of the residual stream that keeps a normed activation, or that is added.
   int residual;
-  // The matvec's rows, and where its output is published.
+  // The matvec's rows, and the slot of its output.
   int rows;
   int to_slot;
   Epilogue epilogue;
@@ -44,11 +45,11 @@ __device__ constexpr PhaseRow HEAD_ROW = {
     abi::Phase::LmHead, abi::Phase::Down, shape::DOWN_SLOT, shape::HIDDEN, true,
     0,                  shape::VOCAB,     0,                Epilogue::Logits};
 
-// Matvecs of a layer; the LM head counts as the first of the layer after the last.
+// Matvecs per layer; the LM head counts as the first matvec of one more layer.
 constexpr u32 LAYER_MATVECS = 4;
 
-// The row of a matvec, by its index: matvecs are counted from the first layer's qkv. Chosen by
-// selects, since a table that is indexed at run time would be in local memory.
+// The table's row for a matvec index, which counts from the first layer's qkv. Selects choose it: a
+// table that is indexed at run time would be in local memory.
 __device__ __forceinline__ PhaseRow phase_row(u32 matvec) {
   if (matvec == LAYER_MATVECS * shape::LAYERS) return HEAD_ROW;
   switch (matvec % LAYER_MATVECS) {
