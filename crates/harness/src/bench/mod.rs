@@ -126,7 +126,7 @@ pub fn run(
     Ok((rows, left_out))
 }
 
-/// The row of one measured test.
+/// Returns the row of one measured test.
 fn row_of(
     bench: &Bench,
     subject: &Subject,
@@ -163,9 +163,9 @@ fn row_of(
     })
 }
 
-/// Adds the energy of decoding at a row's position to it: steps in a row for at least `window_s`
-/// seconds, by NVML's counter. A row without a position or without decoded tokens, or a processor
-/// without the counter, is left as it is. For rows that [`run`] just gave.
+/// Adds to a row the energy of decoding at its position: consecutive steps for at least `window_s`
+/// seconds, by NVML's counter. It does not change a row without a position or decoded tokens, nor
+/// any row if the processor has no counter. For rows that [`run`] has just returned.
 ///
 /// # Errors
 /// A row of another measuring run, or a step that fails.
@@ -195,10 +195,10 @@ pub fn add_energy(bench: &mut Bench, row: &mut Row, window_s: f64) -> Result<(),
     Ok(())
 }
 
-/// The tests that there is room for, and the others in words.
+/// Returns the tests that fit the context, and describes the others.
 fn tests(prompts: &PromptIds, options: &BenchOptions, room: usize) -> (Vec<Test>, Vec<String>) {
     let longest = prompts.ids.iter().map(Vec::len).max().unwrap_or(0);
-    // llama-bench's 0 of something is no test of it.
+    // As in llama-bench, 0 of something means no test of it.
     let lengths = options.prompt_lengths.iter().filter(|&&tokens| tokens > 0);
     let mut all: Vec<Test> = lengths.map(|&tokens| Test::Prompt { tokens }).collect();
     for &steps in options.steps.iter().filter(|&&steps| steps > 0) {
@@ -218,7 +218,7 @@ fn tests(prompts: &PromptIds, options: &BenchOptions, room: usize) -> (Vec<Test>
     (fit, rest.iter().map(name).collect())
 }
 
-/// Which clock the seconds are of.
+/// Names the clock that measured the seconds.
 fn clock(engine: &dyn Engine, test: Test) -> &'static str {
     match test {
         Test::Prompt { .. } => "monotonic clock",

@@ -23,9 +23,9 @@ const PLANTED_HIDDEN: usize = 128;
 /// Options of a gate.
 #[derive(Clone, Debug, Default)]
 pub struct GateOptions {
-    /// Shape of the model with planted maxima. `None`: for the CPU engine, which runs any shape, the
-    /// same vocabulary with one layer and 128 columns; for another engine, the pack's own shape with
-    /// one layer or, if the engine refuses that, with all.
+    /// Shape of the model with planted maxima. `None`: for the CPU engine, which runs any shape,
+    /// the same vocabulary with one layer and 128 columns; for another engine, the pack's own shape
+    /// with one layer or, if the engine refuses that, with all.
     pub planted: Option<Config>,
     /// sha256 of the GPU's machine code, if the caller knows it.
     pub kernels: Option<String>,

@@ -86,7 +86,7 @@ pub(crate) fn read_file(path: &Path) -> Result<Option<Vec<u8>>, HarnessError> {
     Ok(Some(bytes))
 }
 
-/// Formats the error without serde's line number, which is 1 because each line is parsed separately.
+/// Formats the error without serde's line number, which is always 1: each line is parsed alone.
 fn place(error: &serde_json::Error) -> String {
     let (text, column) = (error.to_string(), error.column());
     let what = text.split(" at line ").next().unwrap_or(&text);
