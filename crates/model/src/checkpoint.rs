@@ -33,9 +33,9 @@ pub struct Checkpoint {
 impl Checkpoint {
     /// Opens `dir`, which holds `config.json` and `model.safetensors`, or an index and its shards.
     ///
-    /// A tied model's LM head is its embedding. If the files hold an LM head with other values, that
-    /// one is used, as in transformers 5, and [`Checkpoint::config`] says so. Tensors in F32 and F16
-    /// are read as bf16. [`Checkpoint::remarks`] reports both.
+    /// A tied model's LM head is its embedding. If the files hold an LM head with other values,
+    /// that one is used, as in transformers 5, and [`Checkpoint::config`] says so. Tensors in F32
+    /// and F16 are read as bf16. [`Checkpoint::remarks`] reports both.
     ///
     /// # Errors
     /// A missing or damaged file, an unsupported model, or a tensor that is missing, unexpected,
@@ -95,8 +95,8 @@ impl Checkpoint {
         );
     }
 
-    /// Checks that bf16 can hold the values of tensors in F32 and F16, and adds the remark that they
-    /// are rounded.
+    /// Checks that bf16 can hold the values of tensors in F32 and F16, and adds the remark that
+    /// they are rounded.
     fn check_wide(&mut self) -> Result<(), ModelError> {
         let mut counts: BTreeMap<WideType, usize> = BTreeMap::new();
         for (tensor, stored) in places::in_order(&self.config, &self.places) {

@@ -48,7 +48,7 @@ pub fn encode(x: f64) -> u8 {
     // Values more than half a step above 448 saturate: otherwise the exponent below would overflow.
     // `min` gives 464 for NaN.
     let magnitude = x.abs().min(464.0);
-    // The exponent of the binade; values below the smallest normal, 2^-6, have the same steps as it.
+    // The exponent of the binade; values below the smallest normal, 2^-6, have its steps.
     let exponent = ((magnitude.to_bits() >> 52) as i32 - 1023).max(-6);
     // Eight steps per binade. The product with a power of two is exact.
     let per_step = f64::from_bits(((1023 + 3 - exponent) as u64) << 52);

@@ -19,8 +19,8 @@
 //!   projections only: scores depend mainly on the distance between two positions, through RoPE,
 //!   and less on the content there. Which positions a head reads then hardly depends on rounding,
 //!   differs between positions, and depends strongly on RoPE's base.
-//! - QK-norm's weights are largest where RoPE rotates fastest ([`FAST_GAIN`]): otherwise RoPE hardly
-//!   distinguishes neighbours.
+//! - QK-norm's weights are largest where RoPE rotates fastest ([`FAST_GAIN`]): otherwise RoPE
+//!   hardly distinguishes neighbours.
 //! - Of two heads that share a kv head, the output projection of the second is the negative of the
 //!   first's: the part common to all positions cancels. Otherwise it would grow until every
 //!   position gives the same token.
@@ -45,8 +45,8 @@ const COPY_DEVIATIONS: f32 = 0.6;
 const ATTENTION_SHARE: f32 = 0.8;
 /// Deviation of the embedding: logits of deviation 1 at 1,024 columns.
 const EMBEDDING_DEVIATION: f32 = 1.0 / 32.0;
-/// Mean of QK-norm's weights for the first eighth of a head, the elements that RoPE rotates fastest:
-/// the scores' deviation is a quarter of its square.
+/// Mean of QK-norm's weights for the first eighth of a head, the elements that RoPE rotates
+/// fastest: the scores' deviation is a quarter of its square.
 const FAST_GAIN: f32 = 2.8;
 /// Deviation of a norm's weights, relative to their mean.
 const GAIN_SPREAD: f32 = 0.2;
@@ -295,7 +295,7 @@ fn growth(config: &Config, layer: usize, pace: f32) -> f32 {
     1.0 + pace * (0.5 + layer as f32 / config.layers as f32)
 }
 
-/// The growth with which the last residual has the size for [`COPY_DEVIATIONS`], found by bisection.
+/// The growth with which the last residual has the size for [`COPY_DEVIATIONS`], by bisection.
 fn pace(config: &Config) -> f32 {
     let wanted = (config.hidden as f32).sqrt() / COPY_DEVIATIONS;
     let (mut low, mut high) = (0.0f32, 2.0 * wanted);

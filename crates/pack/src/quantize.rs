@@ -106,8 +106,8 @@ pub(crate) enum RowFault {
 /// Quantizes a row of little-endian bf16 values: fills `codes` and returns the row's scale, which
 /// `search` chooses.
 ///
-/// The result equals rounding the exact quotient. f64 suffices: a quotient of 8 by 24 bits either is
-/// a tie, which has 5 bits, or is further from it than 2^-30 of its size.
+/// The result equals rounding the exact quotient. f64 suffices: a quotient of 8 by 24 bits either
+/// is a tie, which has 5 bits, or is further from it than 2^-30 of its size.
 pub(crate) fn quantize_row(
     row: &[u8],
     codes: &mut [u8],

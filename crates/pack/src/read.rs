@@ -198,7 +198,7 @@ impl Pack {
         self.header.formats.of(section) == WeightFormat::Bf16
     }
 
-    /// Returns a tensor's values, row-major, as little-endian bytes: as bf16 if stored so, else f32.
+    /// Returns a tensor's values, row-major, as little-endian bytes: bf16 if stored so, else f32.
     pub fn value_bytes(&self, tensor: Tensor) -> Vec<u8> {
         if self.is_bf16(tensor) {
             return self.tensor_bytes(tensor);

@@ -1,4 +1,4 @@
-//! Reading a model folder's small files, with errors that name the file.
+//! Reads a model folder's small files, with errors that name the file.
 
 use std::io::{ErrorKind, Read};
 use std::path::Path;
@@ -7,12 +7,12 @@ use serde::de::DeserializeOwned;
 
 use crate::Error;
 
-/// More than any tokenizer has: Qwen3's is 11 MB, the largest that are known 35 MB.
+/// Size limit of a tokenizer: Qwen3's is 11 MB, the largest known one 35 MB.
 const JSON_BYTES_MAX: u64 = 256 << 20;
-/// More than any chat template has: Qwen3's is 4 KB, the largest that are known 60 KB.
+/// Size limit of a chat template: Qwen3's is 4 KB, the largest known one 60 KB.
 const TEMPLATE_BYTES_MAX: u64 = 1 << 20;
 
-/// Recognises by its first bytes a file that is not what its name says. `None` if it may be.
+/// Recognises, by its first bytes, a file of another kind than its name says; otherwise `None`.
 ///
 /// A clone without git-lfs leaves a pointer in place of a large file, a proxy or a login page
 /// leaves HTML, and some repositories hold other formats under a familiar name.
@@ -64,7 +64,7 @@ pub(crate) fn read_template(path: &Path) -> Result<Option<String>, Error> {
     read_optional(path, TEMPLATE_BYTES_MAX)
 }
 
-/// Whether a template, which may be part of a larger file, is small enough to be one.
+/// Checks the size of a template, which may be part of a larger file.
 pub(crate) fn check_template_size(bytes: usize, path: &Path) -> Result<(), Error> {
     if bytes as u64 > TEMPLATE_BYTES_MAX {
         let reason = format!(

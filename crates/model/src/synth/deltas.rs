@@ -1,8 +1,8 @@
 //! Trained deltas over seeded random weights: a model of gigabytes, rebuilt from megabytes.
 //!
 //! A folder holds the model's `config.json` and tokenizer; `standin.json` with `base_seed` (the
-//! seed of the base weights) and `model_sha256` (of the rebuilt file); and the deltas, in any number
-//! of files:
+//! seed of the base weights) and `model_sha256` (of the rebuilt file); and the deltas, in any
+//! number of files:
 //!
 //! | tensor | its deltas |
 //! |---|---|
