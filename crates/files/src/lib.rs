@@ -3,8 +3,8 @@
 //!
 //! [`WholeFile`] and [`WholeFolder`] write beside the target and rename. Only this crate uses the
 //! names of their temporaries, and the writer holds a file lock on them. The system releases the
-//! lock when the writer ends in any way, so the next write to the same folder recognises and removes
-//! the temporaries of a killed process.
+//! lock when the writer ends in any way, so the next write to the same folder recognises and
+//! removes the temporaries of a killed process.
 
 #![forbid(unsafe_code)]
 

@@ -20,8 +20,8 @@ pub enum Appended {
 /// Appends whole lines to a file, which is created if missing; the lines are on the disk when this
 /// returns. Two processes that append to one file take turns.
 ///
-/// A last line without a newline was left by an interrupted write. If `is_whole` accepts it, it gets
-/// its newline; otherwise it is removed.
+/// A last line without a newline was left by an interrupted write. If `is_whole` accepts it, it
+/// gets its newline; otherwise it is removed.
 ///
 /// # Errors
 /// A file that cannot be read or written, or text that does not end with a newline. If writing

@@ -44,8 +44,8 @@ fn remove_if_stale(path: &Path) -> io::Result<bool> {
     removed.map(|()| true)
 }
 
-/// Locks a newly created temporary. Returns false if [`remove_stale`] removed it before the lock was
-/// held: the writer then creates another.
+/// Locks a newly created temporary. Returns false if [`remove_stale`] removed it before the lock
+/// was held: the writer then creates another.
 pub(crate) fn hold(file: &File, path: &Path) -> io::Result<bool> {
     match file.lock() {
         Ok(()) => {}

@@ -110,8 +110,8 @@ impl Client {
     }
 
     /// Requests the headers of `url` without its contents. It follows redirects to another server
-    /// (which gets no token) only until `complete` says that the headers are enough: a hub describes
-    /// a large file completely in the answer that redirects to its storage.
+    /// (which gets no token) only until `complete` says that the headers are enough: a hub
+    /// describes a large file completely in the answer that redirects to its storage.
     pub fn head(
         &self,
         url: &str,
@@ -124,7 +124,7 @@ impl Client {
         for _ in 0..=REDIRECTS_MAX {
             let response = self.send(Method::HEAD, &url, 0)?;
             if !self.is_hub(&url) && is_refused(&response) {
-                // Such addresses are mostly signed for GET only, so no further headers are available.
+                // Such addresses are mostly signed for GET only: no further headers are available.
                 return Ok(Head { headers: linked, is_contents: false, redirect });
             }
             let target = self.next(&url, &response, subject)?;

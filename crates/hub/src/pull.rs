@@ -200,7 +200,7 @@ struct WeightIndex {
     weight_map: BTreeMap<String, String>,
 }
 
-/// Returns the files that an index names; none if it is unreadable (the model's loader reports that).
+/// Returns the files that an index names; none if it is unreadable (the model's loader reports it).
 fn weight_parts(index: &Path) -> Vec<String> {
     let text = std::fs::read_to_string(index).unwrap_or_default();
     let index = serde_json::from_str(&text);

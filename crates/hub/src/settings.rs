@@ -29,8 +29,7 @@ impl Settings {
     ///
     /// - cache: `HF_HUB_CACHE`, else `HUGGINGFACE_HUB_CACHE`, else `hub` in `HF_HOME`, else in
     ///   `huggingface` in `XDG_CACHE_HOME`, else in `~/.cache`. In each of them a `~` at the start
-    ///   is the home folder, then `$NAME` and `${NAME}` are replaced once; an unset name stays as it
-    ///   is;
+    ///   is the home folder, then `$NAME` and `${NAME}` are replaced once; an unset name stays;
     /// - token: `HF_TOKEN`, else `HUGGING_FACE_HUB_TOKEN`; neither is sent if
     ///   `HF_HUB_DISABLE_IMPLICIT_TOKEN` is true;
     /// - hub: `HF_ENDPOINT`;

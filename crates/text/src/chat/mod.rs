@@ -24,7 +24,8 @@ const DEFAULT: &str = "default";
 const TOOL_USE: &str = "tool_use";
 
 /// Time limit of a template. Its instructions and its text are also counted and bounded; the clock
-/// ends operations that are not counted, such as comparing lists that contain themselves many times.
+/// ends operations that are not counted, such as comparing lists that contain themselves many
+/// times.
 const TIME_MAX: Duration = Duration::from_secs(30);
 
 /// Names under which a message's reasoning is found. The first is the one that templates read.
@@ -57,8 +58,8 @@ impl Message {
         self
     }
 
-    /// Returns the message as `transformers` shows it to a template: without fields that are `null`,
-    /// and with the reasoning under the name that templates read.
+    /// Returns the message as `transformers` shows it to a template: without fields that are
+    /// `null`, and with the reasoning under the name that templates read.
     fn to_value(&self) -> Value {
         let text = self.content.as_deref().map(|text| ("content", Value::from(text)));
         let mut fields: Vec<(&str, Value)> =

@@ -1,9 +1,9 @@
 //! Checks and rewrites a template's source before the template engine sees it.
 //!
 //! The engine's parser recurses once for every nested operator and block, and so do its code
-//! generator and destructors: a source that nests too deep ends the process. So this module measures
-//! the nesting first, without recursion. It also rewrites features of Jinja2 that the engine lacks,
-//! without a change of line numbers:
+//! generator and destructors: a source that nests too deep ends the process. So this module first
+//! measures the nesting, without recursion. It also rewrites features of Jinja2 that the engine
+//! lacks, without a change of line numbers:
 //!
 //! - `{% generation %}` (a block of `transformers`) becomes `{% with %}`, which has its scope;
 //! - `a % b` becomes `__percent(a, b)`, which formats strings, too, and `a ~ b` becomes
