@@ -4,8 +4,8 @@
 //!
 //! - Work is compute. Its part after half of the producers of the same hand-off had published is
 //!   skew: with evenly loaded blocks it would not exist.
-//! - A wait on an exchange whose producer published after the wait began: the chain continues at the
-//!   producer when it published, and the time from there to the wait's end is hand-off latency.
+//! - A wait on an exchange whose producer published after the wait began: the chain continues at
+//!   the producer when it published, and the time from there to the wait's end is hand-off latency.
 //! - Any other wait on an exchange is hand-off latency from its start, and the chain stays on the
 //!   block.
 //! - A wait on the ring is a wait for weights, and so is the part of a barrier wait before the
@@ -171,7 +171,7 @@ impl<'a> Walk<'a> {
         walk
     }
 
-    /// Follows one link back. Each link goes back in time, except before a link of work.
+    /// Follows one link back. Each step goes back in time, or else the next one does, which is work.
     fn step(&mut self) {
         let Some(span) = self.span_before_now() else {
             return self.back_to(0, PathClass::Unrecorded, None);
