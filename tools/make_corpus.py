@@ -298,7 +298,7 @@ REPLACEMENTS = str.maketrans(
 
 
 def clean(text: str) -> str:
-    """Unifies the typography of all sources, so that variants do not use up the small vocabulary."""
+    """Unifies the typography of all sources: variants would use up the small vocabulary."""
     text = unicodedata.normalize("NFC", html.unescape(text)).translate(REPLACEMENTS)
     text = re.sub(r"\s*(?:--+|\u2014)\s*", " - ", text)
     text = re.sub(r"\s*\(\s*[,;]?\s*\)", "", text)

@@ -28,7 +28,7 @@ with config and tokenizer, so that it is a folder for `monolith synth --deltas`:
                         NAME.offset           F32 [cols]
 
 The rebuild is exact, here and in crates/model/src/synth/deltas.rs. It computes in f32, rounds each
-product and each sum separately (no fused multiply-add), and rounds to bf16 to nearest, ties to even:
+product and each sum separately (no fused multiply-add), and rounds to bf16 to nearest even:
 
     A[r, col] = a[r, col] * a_scale[r]        B[row, r] = b[r, row] * b_scale[r]
     projection[row, col] = bf16(((scale * base[row, col] + B[row, 0] * A[0, col]) + ...) with r

@@ -171,7 +171,7 @@ impl<'a> Walk<'a> {
         walk
     }
 
-    /// Follows one link back. Each step goes back in time, or else the next one does, which is work.
+    /// Follows one link back. Each step goes back in time, or the next one does, which is work.
     fn step(&mut self) {
         let Some(span) = self.span_before_now() else {
             return self.back_to(0, PathClass::Unrecorded, None);
