@@ -167,7 +167,7 @@ fn a_cache_that_cannot_be_written_is_a_warning() {
     fs::write(&file, "").unwrap();
     let cubin = load(&loader(&file.join("kernels"), fixture()), Arch::Sm90a);
     assert!(matches!(cubin.origin, Origin::Compiled(_)));
-    assert!(cubin.warnings[0].contains("could not be kept"), "{:?}", cubin.warnings);
+    assert!(cubin.warnings[0].contains("could not be cached"), "{:?}", cubin.warnings);
 }
 
 #[test]

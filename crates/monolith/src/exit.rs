@@ -34,7 +34,7 @@ pub const TABLE: &str = "Exit codes:
   4  the model or one of its files is missing
   5  a gate failed, or a required gate has not passed
   6  the remote end (the hub, or the network to it) failed
-  7  reserved (budget spent)
+  7  reserved for a spent budget
   130  ended by Ctrl-C before there was a result";
 
 /// An error with its exit code.
