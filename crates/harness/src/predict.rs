@@ -67,7 +67,7 @@ impl Prediction {
         self.layers as f64 * layer + stream(self.head_bytes as f64) + argmax_us * 1e-6
     }
 
-    /// Tokens a second.
+    /// Tokens per second.
     pub fn tok_s(&self) -> f64 {
         1.0 / self.step_s()
     }

@@ -320,7 +320,7 @@ mod tests {
         RunFolder::open(results, &Probe::new(Target::Cpu).environment("a processor")).unwrap()
     }
 
-    /// The copy is whole whatever it is copied from: itself, a link to it, a file that lies beside.
+    /// The copy is whole whatever its source: itself, a link to it, a file beside it.
     #[test]
     fn a_copy_that_is_there_already_stays_whole() {
         let results = tempfile::tempdir().unwrap();

@@ -147,7 +147,7 @@ impl Model {
 /// Packs a model's folder into the file that the command line names.
 ///
 /// # Errors
-/// A missing or damaged model, or an error of [`write`].
+/// A missing or damaged model, or an error of [`write()`].
 pub fn to_file(model: &Model, args: &PackArgs) -> Result<Header, Exit> {
     let checkpoint = model.checkpoint_as_stored()?;
     let end = StopTokens::load(&model.dir)?;

@@ -34,7 +34,7 @@ pub fn mistaken_for(begin: &[u8]) -> Option<&'static str> {
     None
 }
 
-/// The file's text, or `None` where there is no such file.
+/// Reads the file's text, or returns `None` if there is no such file.
 fn read_optional(path: &Path, most: u64) -> Result<Option<String>, Error> {
     let unreadable = |source| Error::Unreadable { path: path.to_owned(), source };
     let corrupt = |reason| Error::Corrupt { path: path.to_owned(), reason };
@@ -54,12 +54,12 @@ fn read_optional(path: &Path, most: u64) -> Result<Option<String>, Error> {
     String::from_utf8(bytes).map(Some).map_err(|error| corrupt(format!("not UTF-8 text: {error}")))
 }
 
-/// The text of a JSON file, or `None` where there is no such file.
+/// Reads the text of a JSON file, or returns `None` if there is no such file.
 pub(crate) fn read_json_text(path: &Path) -> Result<Option<String>, Error> {
     read_optional(path, JSON_BYTES_MAX)
 }
 
-/// A chat template's text, or `None` where there is no such file.
+/// Reads a chat template's text, or returns `None` if there is no such file.
 pub(crate) fn read_template(path: &Path) -> Result<Option<String>, Error> {
     read_optional(path, TEMPLATE_BYTES_MAX)
 }
@@ -75,7 +75,7 @@ pub(crate) fn check_template_size(bytes: usize, path: &Path) -> Result<(), Error
     Ok(())
 }
 
-/// The file's JSON, or `None` where there is no such file.
+/// Reads the file's JSON, or returns `None` if there is no such file.
 pub(crate) fn read_json<T: DeserializeOwned>(path: &Path) -> Result<Option<T>, Error> {
     let Some(text) = read_json_text(path)? else { return Ok(None) };
     serde_json::from_str(&text)

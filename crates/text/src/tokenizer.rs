@@ -81,7 +81,7 @@ pub struct Tokenizer {
 }
 
 impl Tokenizer {
-    /// Loads `tokenizer.json`, and `tokenizer_config.json` where there is one.
+    /// Loads `tokenizer.json`, and `tokenizer_config.json` if there is one.
     ///
     /// Truncation and padding settings in the file are dropped: a prompt is never shortened
     /// silently.

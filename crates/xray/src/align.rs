@@ -1,6 +1,6 @@
 //! Maps a block's own clock to the clock that all blocks share.
 //!
-//! A block's clock has a fine resolution (half a nanosecond) but an offset and a rate of its own;
+//! A block's clock has a fine resolution (half a nanosecond) but its own offset and rate;
 //! the shared clock is the same for all blocks but advances in coarse steps. An anchor is one
 //! moment read on both clocks: it says `global <= time at clock < global + step`.
 //!
@@ -82,7 +82,7 @@ pub enum AlignError {
     /// A clock rate or a step that no clock has.
     #[error("clock_hz is {clock_hz} and global_step_ns {step_ns}: no clock is like that")]
     NoClock {
-        /// Ticks a second.
+        /// Ticks per second.
         clock_hz: u64,
         /// Step of the shared clock.
         step_ns: u64,
@@ -149,7 +149,7 @@ pub(crate) enum Method {
 }
 
 impl Maps {
-    /// Aligns all blocks. Times are told from `base_ns`. An error comes with its block's index.
+    /// Aligns all blocks. Times count from `base_ns`. An error comes with its block's index.
     pub fn fit(
         clocks: Clocks,
         blocks: &[Option<Block<'_>>],

@@ -81,7 +81,7 @@ pub enum DumpError {
         /// Which text.
         what: &'static str,
     },
-    /// The body goes on after its last value.
+    /// The body continues after its last value.
     #[error("byte {at}: {left} bytes follow the last block")]
     Trailing {
         /// Offset.

@@ -187,7 +187,7 @@ const ROUND: f32 = 12_582_912.0;
 const EXP_MIN: f32 = -87.0;
 
 /// e^x for x <= 0, with a relative error below 3e-7 down to -87. The system's library is neither
-/// the same on every machine nor vectorized, so this is a polynomial of our own.
+/// the same on every machine nor vectorized, so this is our own polynomial.
 #[inline(always)]
 pub(crate) fn exp_nonpositive<S: Registers>(simd: S, x: S::f32s) -> S::f32s {
     let splat = |value| simd.splat_f32s(value);

@@ -476,7 +476,7 @@ mod tests {
     }
 
     /// Every moment, in an order in which a block may come to them: what each makes of the time
-    /// from there, and whom a wait is on.
+    /// from there, and which block a wait is on.
     #[test]
     fn every_moment_has_its_meaning() {
         use EventKind::{
@@ -521,7 +521,7 @@ mod tests {
         assert_eq!(seen.len(), Moment::ALL.len() - 1, "all but the one that is none");
         let mut buffers = small();
         let notes: Vec<_> = (0..).zip(told).map(|(at, row)| (BEGIN + at, row.0, row.1)).collect();
-        // The products between the last one told and the end.
+        // The matvecs between the last recorded one and the end.
         let between = (6..=MATVECS).map(|matvec| (BEGIN + 100, Moment::Asked, matvec));
         let (told_before, end) = notes.split_at(notes.len() - 4);
         let end = end.iter().map(|&(clock, moment, which)| (clock + 100, moment, which));

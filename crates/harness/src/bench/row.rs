@@ -139,7 +139,7 @@ pub struct Row {
     /// Nanoseconds of `n_prompt` or `n_gen` tokens in each run (for the prompts: mean over them).
     #[serde(default)]
     pub samples_ns: Vec<f64>,
-    /// Kernel launches a token.
+    /// Kernel launches per token.
     #[serde(default)]
     pub launches_per_token: Option<f64>,
     /// Bytes that a step must read: weights and KV cache at the mean position.
@@ -249,7 +249,7 @@ pub struct Facts<'a> {
     pub test: Test,
     /// Seconds of its tokens in each run.
     pub seconds: &'a [f64],
-    /// Kernel launches a token.
+    /// Kernel launches per token.
     pub launches_per_token: Option<f64>,
     /// Bytes that a step must read; `None` if the bytes per token are not known.
     pub bytes_per_token: Option<f64>,

@@ -105,7 +105,7 @@ impl ControlFile {
 }
 
 impl Control {
-    /// Why it is not to be believed.
+    /// Returns why to reject it.
     pub(super) fn contradictions(&self, measured: &Measured, prompts: usize) -> Vec<String> {
         let new = measured.options.new;
         let claims = [
@@ -138,7 +138,7 @@ impl OwnControl {
         OwnControl { agreement: Agreement::of(&prompts, new), prompts }
     }
 
-    /// Why it is not to be believed.
+    /// Returns why to reject it.
     pub(super) fn contradictions(&self, new: usize, prompts: usize) -> Vec<String> {
         let possible = |prompt: &PromptScore| prompt.is_possible(new);
         let claims = [

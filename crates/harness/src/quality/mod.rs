@@ -98,7 +98,7 @@ pub struct Measured {
     pub prompts: PromptsId,
     /// How it is measured.
     pub options: QualityOptions,
-    /// Hash of the reference's weights' values (version 1: only where there is a control).
+    /// Hash of the reference's weights' values (version 1: only if there is a control).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tensors_sha256: Option<String>,
     /// sha256 of the control's file, if there is one: its f32 tokens are fed to the reference.
@@ -184,7 +184,7 @@ pub struct QualityRecord {
     /// sha256 of the file with the greedy tokens. Missing in version 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tokens_sha256: Option<String>,
-    /// The reference against f32, where there is a control.
+    /// The reference against f32, if there is a control.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub own_control: Option<OwnControl>,
     /// transformers' bf16 against its f32.

@@ -123,7 +123,7 @@ fn check_transform(value: &Value) -> Result<(), String> {
     }
 }
 
-/// Weights of which only some are stored.
+/// Refuses sparse weights, of which only some are stored.
 fn check_sparsity(value: &Value) -> Result<(), String> {
     match value.get("format").unwrap_or(&Value::Null) {
         Value::Null if value.as_object().is_some_and(serde_json::Map::is_empty) => Ok(()),

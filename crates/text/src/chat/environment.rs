@@ -88,7 +88,7 @@ fn add_filters(environment: &mut Environment<'static>) {
     }
 }
 
-/// Jinja's delimiters; a block on a line of its own leaves no blank line behind.
+/// Jinja's delimiters; a block alone on a line leaves no blank line.
 fn jinja2_syntax() -> SyntaxConfig {
     SyntaxConfig::builder()
         .trim_blocks(true)

@@ -14,7 +14,7 @@
 use super::{AlignError, Clocks, RATE_TOLERANCE, stretched};
 use crate::MAX_TOKEN_NS;
 
-/// Lengths of stretches are told apart by doubling, from [`SHORTEST_NS`] on.
+/// Number of classes of stretches; their lengths double, from [`SHORTEST_NS`] on.
 const LENGTHS: usize = 10;
 /// Shorter than this, the shared clock's step hides the rate.
 const SHORTEST_NS: f64 = 1_000.0;

@@ -34,7 +34,7 @@ pub struct PhaseTime {
     pub gb_per_s: Option<f64>,
 }
 
-/// Waits of one kind for one phase, whoever they were on.
+/// Waits of one kind for one phase, on any block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct WaitKindTime {
     /// What was waited for.
