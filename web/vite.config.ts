@@ -15,6 +15,8 @@ export default defineConfig({
           include: ["test/browser/*.test.ts"],
           testTimeout: 60_000,
           hookTimeout: 120_000,
+          // A busy machine paints late; the default of a second is a limit on speed.
+          expect: { poll: { timeout: 30_000 } },
         },
       },
     ],

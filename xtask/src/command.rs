@@ -92,6 +92,14 @@ pub fn succeeds(command: &mut Command) -> bool {
     quiet.status().is_ok_and(|status| status.success())
 }
 
+/// For tests that wait for a child process: fails where that takes too long.
+#[cfg(test)]
+pub fn in_time<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
+    let (done, wait) = std::sync::mpsc::channel();
+    std::thread::spawn(move || done.send(work()));
+    wait.recv_timeout(std::time::Duration::from_secs(60)).expect("it ends in time, and well")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -106,6 +114,10 @@ mod tests {
 
     #[test]
     fn failures_name_the_command() {
+        in_time(failures);
+    }
+
+    fn failures() {
         let error = run(&mut Command::new("false")).unwrap_err().to_string();
         assert!(error.starts_with("`false` failed"), "{error}");
         let error = format!("{:#}", run(&mut Command::new("no-such-program")).unwrap_err());

@@ -209,7 +209,10 @@ mod tests {
     #[test]
     fn a_server_that_ends_is_noticed() {
         let mut server = Server::start(&mut Command::new("false")).unwrap();
-        server.0.wait().unwrap();
+        let mut server = command::in_time(move || {
+            server.0.wait().unwrap();
+            server
+        });
         assert!(server.check().unwrap_err().to_string().contains("the server ended"));
     }
 

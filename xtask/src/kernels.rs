@@ -167,11 +167,11 @@ mod tests {
             name: KERNEL.into(),
             is_kernel: true,
             registers: 96,
-            threads_max: Some(TABLE[0].threads(Arch::Sm90a)),
+            threads_max: Some(TABLE[0].threads(Arch::SM_90A)),
             ..Function::default()
         };
         let constants =
-            [(SHARED_BYTES, 200_000), (THREADS, u64::from(TABLE[0].threads(Arch::Sm90a)))];
+            [(SHARED_BYTES, 200_000), (THREADS, u64::from(TABLE[0].threads(Arch::SM_90A)))];
         let info = CubinInfo {
             capability: 90,
             functions: vec![function],
@@ -182,7 +182,7 @@ mod tests {
     }
 
     fn found(kernel: &Built, sass: &str) -> String {
-        wrong(kernel, Arch::Sm90a, &TABLE[0], &Sass::parse(sass)).join("\n")
+        wrong(kernel, Arch::SM_90A, &TABLE[0], &Sass::parse(sass)).join("\n")
     }
 
     #[test]

@@ -287,6 +287,10 @@ mod tests {
 
     #[test]
     fn a_commands_lines_are_seen_and_its_failure_is_told() {
+        command::in_time(lines_are_seen);
+    }
+
+    fn lines_are_seen() {
         let mut lines = Vec::new();
         let mut see = |line: &str| lines.push(line.to_owned());
         command::run_seen(Command::new("sh").args(["-c", "echo a; printf b"]), &mut see).unwrap();

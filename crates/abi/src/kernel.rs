@@ -1,32 +1,13 @@
 //! What the host and the megakernel hand each other.
 
-/// Declares a struct whose layout is part of the contract: the Rust form here, the CUDA form in
-/// the generated header, offsets asserted on both sides. `@` stands for the field's name.
-macro_rules! wire_struct {
-    (
-        $(#[$doc:meta])*
-        $name:ident { $($(#[$fdoc:meta])* $field:ident: $rust:ty, $cuda:literal;)+ }
-    ) => {
-        $(#[$doc])*
-        #[derive(Clone, Copy, Debug, Default, PartialEq)]
-        #[repr(C)]
-        pub struct $name { $($(#[$fdoc])* pub $field: $rust,)+ }
-
-        impl $name {
-            /// Name, CUDA declaration and offset of every field.
-            pub const FIELDS: &'static [(&'static str, &'static str, usize)] = &[
-                $((stringify!($field), $cuda, std::mem::offset_of!($name, $field)),)+
-            ];
-        }
-    };
-}
-
 /// The largest number of blocks of a launch, and so the size of the final slot.
 pub const BLOCKS_MAX: u32 = 256;
 /// The largest number of stop tokens that a launch looks for itself.
 pub const EOS_MAX: usize = 4;
 /// The row that stands for "a logit is not a number".
 pub const NOT_A_NUMBER: u32 = u32::MAX;
+/// The row that stands for "no logit yet".
+pub const NO_ROW: u32 = NOT_A_NUMBER - 1;
 
 /// [`StepArgs::flags`]: the LM head runs (a prompt's inner tokens need no logits).
 pub const STEP_HAS_HEAD: u32 = 1;
@@ -120,7 +101,7 @@ wire_struct! {
         injected_layer: u32, "u32 @";
         /// Which phase.
         injected_phase: u32, "u32 @";
-        /// Not 0: injects pseudo-random delays before some gathers, by a hash of this.
+        /// If not 0, the seed of pseudo-random delays, which are injected before some gathers.
         delay_seed: u32, "u32 @";
         /// Reserved; makes the size explicit.
         reserved: u32, "u32 @";
@@ -172,50 +153,3 @@ wire_struct! {
 
 const _: () = assert!(size_of::<FaultRecord>() == 64 && size_of::<Control>() == 16);
 const _: () = assert!(size_of::<StepArgs>() == 22 * 8 + 16 * 4);
-
-/// Notes of a block's consumers that one step has room for.
-pub const XRAY_CONSUMER: u32 = 4096;
-/// Copies that one step has room for: their issue by the loader, their arrival by the observer.
-pub const XRAY_COPIES: u32 = 2048;
-/// Anchors that one step has room for.
-pub const XRAY_ANCHORS: u32 = 2048;
-/// Size of one block's buffers.
-pub const XRAY_BLOCK_BYTES: u32 =
-    size_of::<XrayHeader>() as u32 + 8 * XRAY_CONSUMER + (16 + 4) * XRAY_COPIES + 16 * XRAY_ANCHORS;
-
-/// Bits of a [`crate::Moment`] in a note; above them, which.
-pub const XRAY_MOMENT_BITS: u32 = 4;
-const _: () = assert!(crate::Moment::ALL.len() <= 1 << XRAY_MOMENT_BITS);
-
-/// In the place of a layer in a copy's record: none.
-pub const XRAY_NO_LAYER: u32 = 0xff;
-
-wire_struct! {
-    /// The header of a block's X-ray buffers. Behind it follow, with the low 32 bits of clocks: the
-    /// consumers' notes (8 bytes: clock, note); the loader's copies (16 bytes: when it looked for a
-    /// free stage in vain, or 0; when it issued the copy; kind, phase, layer and size; unused);
-    /// their arrivals (4 bytes: clock); and with 64-bit clocks the anchors (16 bytes: clock, global
-    /// timer).
-    XrayHeader {
-        /// `clock64` when the observer began: what the stamps' 32 bits count from.
-        begin_clock: u64, "u64 @";
-        /// The SM when the observer began.
-        sm_begin: u32, "u32 @";
-        /// The SM when it ended.
-        sm_end: u32, "u32 @";
-        /// Notes of the consumers; more than fit are counted and lost.
-        consumer: u32, "u32 @";
-        /// Copies of the loader, and one record more: its end.
-        copies: u32, "u32 @";
-        /// Arrivals.
-        arrivals: u32, "u32 @";
-        /// Anchors.
-        anchors: u32, "u32 @";
-        /// The step's epoch, written last: a header with another epoch is not of this step.
-        epoch: u32, "u32 @";
-        /// Reserved; makes the size explicit.
-        reserved: [u32; 7], "u32 @[7]";
-    }
-}
-
-const _: () = assert!(size_of::<XrayHeader>() == 64 && XRAY_BLOCK_BYTES.is_multiple_of(32));

@@ -2,44 +2,17 @@
 //! the pack's constants. `cargo xtask generate` writes them out for the other languages
 //! ([`generate`]); `cargo xtask tidy` fails when a generated file is stale.
 
+#[macro_use]
+pub mod wire;
 pub mod dump;
 pub mod fault;
 pub mod generate;
 pub mod kernel;
 pub mod pack;
+pub mod step;
+pub mod xray;
 
-/// Declares an enum whose discriminants and names are part of the contract between languages.
-macro_rules! wire_enum {
-    (
-        $(#[$doc:meta])*
-        $name:ident { $($(#[$vdoc:meta])* $variant:ident = $id:literal, $text:literal;)+ }
-    ) => {
-        $(#[$doc])*
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-        #[repr(u8)]
-        pub enum $name { $($(#[$vdoc])* $variant = $id,)+ }
-
-        impl $name {
-            /// Every value, in id order: the id of `ALL[i]` is `i`.
-            pub const ALL: &'static [$name] = &[$($name::$variant,)+];
-
-            /// The name used in every file, table and chart.
-            pub const fn name(self) -> &'static str {
-                match self { $($name::$variant => $text,)+ }
-            }
-
-            /// The value with this id, or `None` for an id this version does not know.
-            pub fn from_id(id: u8) -> Option<$name> {
-                Self::ALL.get(usize::from(id)).copied()
-            }
-
-            /// The value with this name.
-            pub fn from_name(name: &str) -> Option<$name> {
-                Self::ALL.iter().copied().find(|value| value.name() == name)
-            }
-        }
-    };
-}
+pub use xray::Moment;
 
 wire_enum! {
     /// A named part of a step, in order of use. `Embed`, `LmHead` and `Argmax` occur once a step,
@@ -121,40 +94,19 @@ wire_enum! {
 }
 
 wire_enum! {
-    /// In the X-ray's notes: what the consumers of a block of the megakernel do from here on. 0
-    /// stands for "no note yet".
-    Moment {
-        /// Nothing: a place for a note.
-        None = 0, "none";
-        /// The launch begins.
-        Began = 1, "began";
-        /// Attention begins with work before its gather. Which: the layer.
-        Entered = 2, "entered";
-        /// The wait for a matvec's gather begins. Which: the matvec's index, four a layer, then the
-        /// LM head.
-        Asked = 3, "asked";
-        /// The wait for heads begins. Which: the layer.
-        AskedHeads = 4, "asked_heads";
-        /// The wait for partial results begins. Which: the layer.
-        AskedPartials = 5, "asked_partials";
-        /// The wait for all blocks' best logits begins.
-        AskedLogits = 6, "asked_logits";
-        /// They have passed the barrier that ends a gather. Which: 1 + the unit that arrived last,
-        /// counted from the first slot (the clock is then that of its arrival), or 0 if no unit had
-        /// to be waited for.
-        Gathered = 7, "gathered";
-        /// They arrive at the barrier behind which the warps' sums are added up.
-        Multiplied = 8, "multiplied";
-        /// They leave that barrier.
-        Summed = 9, "summed";
-        /// A stall begins: a stage's weights have not arrived yet.
-        Starved = 10, "starved";
-        /// The stall ends.
-        Fed = 11, "fed";
-        /// The argmax begins.
-        Argmax = 12, "argmax";
-        /// The step is done.
-        Ended = 13, "ended";
+    /// How one phase's output becomes visible to the next phase's blocks: a file of
+    /// `crates/kernels/cu/handoff`.
+    Handoff {
+        /// Value and epoch in one store; consumers poll the flagged word itself.
+        FlagInData = 0, "flag";
+    }
+}
+
+wire_enum! {
+    /// How a step's blocks are launched: a file of `crates/engine/src/cuda/launch`.
+    Launch {
+        /// One launch a step, all blocks resident.
+        Cooperative = 0, "cooperative";
     }
 }
 

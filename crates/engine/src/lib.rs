@@ -91,7 +91,7 @@ pub trait Engine {
         next
     }
 
-    /// [`Engine::prefill_with`] without progress or interruption, for short prompts.
+    /// [`Engine::prefill_with`] without progress or interruption, for short or timed prompts.
     ///
     /// # Errors
     /// Those of [`Engine::prefill_with`].
@@ -272,9 +272,9 @@ pub enum EngineError {
         .0.cause.block, .0.cause.warp, .0.cause.what(), Duration::from_nanos(.0.timeout_ns)
     )]
     KernelFault(Box<FaultDump>),
-    /// There is no usable GPU or no driver: the reason and the remedy.
-    #[error("{0}")]
-    Gpu(String),
+    /// The driver is there, and no GPU that it can use.
+    #[error("the GPU's driver: {0}")]
+    Gpu(#[source] DriverError),
     /// There is no kernel for the GPU or the model.
     #[error(transparent)]
     Kernel(#[from] KernelError),

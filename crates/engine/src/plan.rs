@@ -1,107 +1,97 @@
-//! The static assignment of rows and heads to workers, and the place of every slot.
+//! The static assignment of rows and heads to workers, and the place of every slot: the step's
+//! rules (`abi::step`) for a model and a number of workers.
 
-use monolith_abi::{Phase, pack::TILE_ROWS};
+use monolith_abi::Phase;
+use monolith_abi::step::{Step, Tuning, first_piece, output_of, owner_of_piece, tiles};
 use monolith_model::Config;
 use std::ops::Range;
 
-/// Units that a worker publishes in the final slot: its largest logit and the logit's index.
-const FINAL_UNITS: usize = 2;
-
-/// The split of one model's step over a team.
+/// The split of one model's step over workers: threads, or a GPU's blocks.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
     pub(crate) workers: usize,
-    /// Per layer phase, in [`Phase::LAYER`] order.
-    slots: [Slot; Phase::LAYER.len()],
-    head: Slot,
-    layers: usize,
+    step: Step,
 }
 
-/// How one phase's output is divided.
-#[derive(Clone, Copy, Debug)]
-struct Slot {
-    /// Values in the output.
-    width: usize,
-    /// Values in one owned piece: a tile's rows, or the heads of one KV head.
-    piece: usize,
-    /// First unit within the layer's units.
-    offset: usize,
-}
-
-impl Slot {
-    fn pieces(&self) -> usize {
-        self.width.div_ceil(self.piece)
-    }
-}
+/// The CPU engine's numbers: attention is not split, and the rest is of a GPU's blocks.
+const CPU: Tuning = Tuning {
+    consumer_warps: 1,
+    teams: 1,
+    stages: 0,
+    stage_bytes: 0,
+    kv_chunk: 1,
+    kv_splits: 0,
+    kv_ahead: 0,
+    xray: 0,
+};
 
 impl Plan {
+    /// The CPU engine's plan.
     pub(crate) fn new(config: &Config, workers: usize) -> Plan {
-        let shapes = [
-            (config.q_dim() + 2 * config.kv_dim(), TILE_ROWS),
-            (config.q_dim(), config.group_heads() * config.head_dim),
-            (config.hidden, TILE_ROWS),
-            // A tile holds eight rows of gate and the matching eight rows of up.
-            (config.intermediate, TILE_ROWS / 2),
-            (config.hidden, TILE_ROWS),
-        ];
-        let mut offset = 0;
-        let slots = shapes.map(|(width, piece)| {
-            let slot = Slot { width, piece, offset };
-            offset += width;
-            slot
-        });
-        let head = Slot { width: config.vocab, piece: TILE_ROWS, offset: 0 };
-        Plan { workers, slots, head, layers: config.layers }
+        Plan::of(Step::of(config.dims(), CPU), workers)
     }
 
-    fn slot(&self, phase: Phase) -> &Slot {
-        let at = Phase::LAYER.iter().position(|&other| other == phase);
-        at.map_or(&self.head, |at| &self.slots[at])
+    pub(crate) fn of(step: Step, workers: usize) -> Plan {
+        Plan { workers, step }
     }
 
-    /// The pieces (tiles, or KV heads) of a phase that a worker owns.
+    pub(crate) fn step(&self) -> &Step {
+        &self.step
+    }
+
+    /// Values of one piece of a phase's output (a tile's rows, or the heads of a KV head), and the
+    /// pieces.
+    fn pieces(&self, phase: Phase) -> (usize, usize) {
+        match output_of(phase) {
+            Some(output) => (output.piece.of(&self.step), output.pieces(&self.step)),
+            None => {
+                let rows = self.step.sizes.tile_rows;
+                (rows, tiles(self.step.dims.vocab, rows))
+            }
+        }
+    }
+
+    /// The pieces of a phase that a worker owns.
     pub(crate) fn share(&self, phase: Phase, worker: usize) -> Range<usize> {
-        let pieces = self.slot(phase).pieces();
-        worker * pieces / self.workers..(worker + 1) * pieces / self.workers
+        let (_, pieces) = self.pieces(phase);
+        let first = |worker| first_piece(worker, self.workers, pieces);
+        first(worker)..first(worker + 1)
     }
 
     /// The worker that owns a value of a phase's output.
     pub(crate) fn owner(&self, phase: Phase, index: usize) -> usize {
-        let slot = self.slot(phase);
-        let piece = index / slot.piece;
-        ((piece + 1) * self.workers - 1) / slot.pieces()
+        let (piece, pieces) = self.pieces(phase);
+        owner_of_piece(index / piece, self.workers, pieces)
     }
 
-    /// Values in a layer phase's output.
+    /// Values in a phase's output: of the LM head, the vocabulary's.
     pub(crate) fn width(&self, phase: Phase) -> usize {
-        self.slot(phase).width
+        output_of(phase).map_or(self.step.dims.vocab, |output| output.width.of(&self.step))
     }
 
     /// First unit of a layer phase's slot.
     pub(crate) fn base(&self, layer: usize, phase: Phase) -> usize {
-        layer * self.layer_units() + self.slot(phase).offset
+        let slot = output_of(phase).map_or(0, |output| output.slot.of(&self.step));
+        layer * self.step.sizes.layer_units + slot
     }
 
-    fn layer_units(&self) -> usize {
-        let last = self.slots[self.slots.len() - 1];
-        last.offset + last.width
-    }
-
-    /// A worker's units in the copy of the final slot with this parity.
+    /// A worker's two units in the copy of the final slot with this parity.
     pub(crate) fn final_units(&self, parity: usize, worker: usize) -> Range<usize> {
-        let base = self.layers * self.layer_units() + parity * FINAL_UNITS * self.workers;
-        base + FINAL_UNITS * worker..base + FINAL_UNITS * (worker + 1)
+        let sizes = &self.step.sizes;
+        let base = sizes.final_base + parity * sizes.final_units + 2 * worker;
+        base..base + 2
     }
 
     /// Units of all slots together.
     pub(crate) fn units(&self) -> usize {
-        self.final_units(1, self.workers - 1).end
+        self.step.sizes.slot_units
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use monolith_abi::kernel::BLOCKS_MAX;
     use proptest::prelude::*;
 
     proptest! {
@@ -124,18 +114,18 @@ mod tests {
             let plan = Plan::new(&config, workers);
             let mut used = vec![false; plan.units()];
             for phase in Phase::LAYER.into_iter().chain([Phase::LmHead]) {
-                let slot = *plan.slot(phase);
+                let (piece, pieces) = plan.pieces(phase);
                 let mut next = 0;
                 for worker in 0..workers {
                     let share = plan.share(phase, worker);
                     prop_assert_eq!(share.start, next);
                     next = share.end;
-                    let values = share.start * slot.piece..share.end * slot.piece;
-                    for index in values.filter(|&index| index < slot.width) {
+                    let values = share.start * piece..share.end * piece;
+                    for index in values.filter(|&index| index < plan.width(phase)) {
                         prop_assert_eq!(plan.owner(phase, index), worker);
                     }
                 }
-                prop_assert_eq!(next, slot.pieces());
+                prop_assert_eq!(next, pieces);
                 for layer in (0..layers).filter(|_| phase != Phase::LmHead) {
                     let base = plan.base(layer, phase);
                     for unit in &mut used[base..base + plan.width(phase)] {
@@ -148,7 +138,9 @@ mod tests {
                     prop_assert!(!std::mem::replace(unit, true));
                 }
             }
-            prop_assert!(used.into_iter().all(|unit| unit));
+            // What is left is the room for more workers in both copies of the final slot.
+            let left = used.into_iter().filter(|&unit| !unit).count();
+            prop_assert_eq!(left, 2 * 2 * (BLOCKS_MAX as usize - workers));
         }
     }
 }

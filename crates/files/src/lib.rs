@@ -33,17 +33,7 @@ pub struct Error {
 
 impl Error {
     fn of(path: &Path) -> impl Fn(io::Error) -> Error + '_ {
-        move |source| Error { path: path.to_owned(), source: without_temporary(source) }
-    }
-}
-
-/// Returns only the system's reason: `tempfile` appends the temporary's name, which the caller did
-/// not choose.
-fn without_temporary(error: io::Error) -> io::Error {
-    let text = error.to_string();
-    match text.split_once(" at path \"") {
-        Some((reason, _)) => io::Error::new(error.kind(), reason.to_owned()),
-        None => error,
+        move |source| Error { path: path.to_owned(), source }
     }
 }
 

@@ -7,7 +7,7 @@ use std::io::{self, ErrorKind, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
-use tempfile::{Builder, NamedTempFile, TempDir};
+use tempfile::{Builder, NamedTempFile};
 
 /// Writes a file whole or not at all, and does not return before it is on the disk.
 ///
@@ -39,7 +39,7 @@ impl WholeFile {
         remove_stale(folder);
         let create = || {
             loop {
-                let temporary = with_mode(&mut Builder::new(), 0o666).tempfile_in(folder)?;
+                let temporary = temporary_in(folder, new_file)?;
                 if hold(temporary.as_file(), temporary.path())? {
                     return Ok(temporary);
                 }
@@ -96,7 +96,7 @@ impl Seek for WholeFile {
 #[derive(Debug)]
 pub struct WholeFolder {
     path: PathBuf,
-    temporary: TempDir,
+    temporary: TemporaryFolder,
     /// The lock, held while the folder is temporary.
     lock: File,
 }
@@ -116,13 +116,13 @@ impl WholeFolder {
         remove_stale(parent);
         let create = || {
             loop {
-                let temporary = with_mode(&mut Builder::new(), 0o777).tempdir_in(parent)?;
-                let lock = match File::open(temporary.path()) {
+                let temporary = TemporaryFolder::create_in(parent)?;
+                let lock = match File::open(&temporary.0) {
                     // Another process removed it before it was locked.
                     Err(error) if error.kind() == ErrorKind::NotFound => continue,
                     opened => opened?,
                 };
-                if hold(&lock, temporary.path())? {
+                if hold(&lock, &temporary.0)? {
                     return Ok((temporary, lock));
                 }
             }
@@ -133,7 +133,7 @@ impl WholeFolder {
 
     /// The path for files until [`WholeFolder::commit`].
     pub fn temporary_path(&self) -> &Path {
-        self.temporary.path()
+        &self.temporary.0
     }
 
     /// Gives the folder its name. Its files are on the disk if their writers synced them
@@ -144,13 +144,13 @@ impl WholeFolder {
     pub fn commit(self) -> Result<(), Error> {
         let WholeFolder { path, temporary, lock } = self;
         let commit = || {
-            sync_folder(temporary.path())?;
-            std::fs::rename(temporary.path(), &path)?;
-            // The folder has another name now: there is nothing to remove.
-            let _ = temporary.keep();
+            sync_folder(&temporary.0)?;
+            std::fs::rename(&temporary.0, &path)?;
             sync_folder(folder_of(&path))
         };
         let committed = commit().map_err(Error::of(&path));
+        // Removed, unless it has its name now, before anybody may take it for stale.
+        drop(temporary);
         drop(lock);
         committed
     }
@@ -186,12 +186,37 @@ pub fn rename(from: &Path, to: &Path) -> Result<(), Error> {
     renamed.map_err(Error::of(to))
 }
 
-/// A builder of temporaries with these permissions, minus the umask: tempfile's own are private.
-fn with_mode<'a, 'b>(builder: &'a mut Builder<'b, 'b>, mode: u32) -> &'a Builder<'b, 'b> {
-    builder.prefix(PREFIX).suffix(SUFFIX).rand_bytes(RANDOM);
-    #[cfg(unix)]
-    builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(mode));
-    builder
+/// A folder that is removed when this is dropped, if it still has its name.
+#[derive(Debug)]
+struct TemporaryFolder(PathBuf);
+
+impl TemporaryFolder {
+    fn create_in(parent: &Path) -> io::Result<TemporaryFolder> {
+        let made = temporary_in(parent, |path| std::fs::create_dir(path))?;
+        // What tempfile removes is a file.
+        let path = made.into_temp_path().keep().map_err(|error| error.error)?;
+        Ok(TemporaryFolder(path))
+    }
+}
+
+impl Drop for TemporaryFolder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// A file with the permissions of any new one: tempfile's own are private.
+fn new_file(path: &Path) -> io::Result<File> {
+    File::options().read(true).write(true).create_new(true).open(path)
+}
+
+/// A temporary that `make` makes, under a name that only this crate gives. An error is the
+/// system's own: those of tempfile's other ways show that name, which the caller did not choose.
+fn temporary_in<R>(
+    folder: &Path,
+    make: impl FnMut(&Path) -> io::Result<R>,
+) -> io::Result<NamedTempFile<R>> {
+    Builder::new().prefix(PREFIX).suffix(SUFFIX).rand_bytes(RANDOM).make_in(folder, make)
 }
 
 /// Writes a folder's names to the disk. Some file systems cannot, which is no error.
@@ -254,6 +279,9 @@ mod tests {
         let error = write_whole(&missing, b"x").unwrap_err();
         assert_eq!(error.path, missing);
         assert!(error.to_string().contains("missing/a.json"), "{error}");
+        assert!(error.source.raw_os_error().is_some(), "the system's own");
+        let below = WholeFolder::create(&missing).unwrap_err();
+        assert_eq!((&below.path, below.to_string()), (&missing, error.to_string()));
         let occupied = folder.path().join("occupied");
         fs::create_dir_all(occupied.join("b")).unwrap();
         let error = write_whole(&occupied, b"x").unwrap_err();

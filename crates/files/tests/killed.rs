@@ -7,6 +7,12 @@ use monolith_files::{WholeFile, WholeFolder, remove_stale, write_whole};
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::mpsc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Against hanging for ever, and far from deciding anything.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Tells the other process where to write.
 const FOLDER: &str = "MONOLITH_FILES_TEST_FOLDER";
@@ -40,10 +46,17 @@ fn what_a_killed_process_left_is_removed() {
         .spawn()
         .unwrap();
     let out = BufReader::new(other.stdout.take().unwrap());
-    assert!(out.lines().any(|line| line.unwrap() == "writing"));
+    let (tell, told) = mpsc::channel();
+    thread::spawn(move || tell.send(out.lines().any(|line| line.unwrap() == "writing")));
+    // A process that says nothing is left to the end of its input.
+    assert!(told.recv_timeout(PATIENCE).expect("it says something in time"));
     assert_eq!((remove_stale(folder.path()), names(folder.path()).len()), (0, 2));
     other.kill().unwrap();
-    other.wait().unwrap();
+    let begin = Instant::now();
+    while other.try_wait().unwrap().is_none() {
+        assert!(begin.elapsed() < PATIENCE, "it does not end");
+        thread::sleep(Duration::from_millis(5));
+    }
     write_whole(&folder.path().join("a"), b"whole").unwrap();
     assert_eq!(names(folder.path()), ["a"]);
 }

@@ -47,17 +47,11 @@ pub struct Subject {
 }
 
 impl Subject {
-    /// Returns the subject of this process with this engine and pack; `kernels` is the hash of the
-    /// kernels' sources and options.
+    /// Returns the subject of this process with this engine and pack.
     ///
     /// # Errors
     /// An executable that cannot be read.
-    pub fn of(
-        info: &EngineInfo,
-        pack: &Pack,
-        run_id: &str,
-        kernels: Option<&str>,
-    ) -> Result<Subject, HarnessError> {
+    pub fn of(info: &EngineInfo, pack: &Pack, run_id: &str) -> Result<Subject, HarnessError> {
         Ok(Subject {
             engine: "monolith".into(),
             variant: info.variant.clone(),
@@ -65,7 +59,7 @@ impl Subject {
             gpu: info.device.clone(),
             blocks: info.blocks,
             build: build_hash()?,
-            kernels: kernels.map(str::to_owned),
+            kernels: info.kernels.clone(),
             cubin_sha256: info.cubin_sha256.clone(),
             nvrtc: info.nvrtc.clone(),
             commit: Some(commit().into()),

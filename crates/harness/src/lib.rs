@@ -29,6 +29,7 @@ pub mod report;
 
 use monolith_engine::{Engine, EngineError};
 use monolith_pack::Pack;
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -39,9 +40,29 @@ pub type LoadError = Box<dyn std::error::Error + Send + Sync>;
 /// once, and drops each engine before it loads the next.
 pub type Loader<'a> = dyn Fn(Arc<Pack>, usize) -> Result<Box<dyn Engine>, LoadError> + 'a;
 
-/// Feeds the tokens at positions 0 and up; there may be none.
-pub(crate) fn fill(engine: &mut dyn Engine, tokens: &[u32]) -> Result<(), EngineError> {
-    if tokens.is_empty() { Ok(()) } else { engine.prefill(tokens).map(drop) }
+/// Runs a prompt from position 0, and reports its progress as that of `what`; returns the greedy
+/// next token.
+pub(crate) fn prefill(
+    engine: &mut dyn Engine,
+    tokens: &[u32],
+    what: &str,
+    progress: &mut Progress,
+) -> Result<u32, EngineError> {
+    let all = tokens.len();
+    engine.prefill_with(tokens, &mut |done| {
+        progress(&format!("{what}, {done} of {all} tokens"));
+        ControlFlow::Continue(())
+    })
+}
+
+/// Feeds the tokens at positions 0 and up, as [`prefill`] does; there may be none.
+pub(crate) fn fill(
+    engine: &mut dyn Engine,
+    tokens: &[u32],
+    what: &str,
+    progress: &mut Progress,
+) -> Result<(), EngineError> {
+    if tokens.is_empty() { Ok(()) } else { prefill(engine, tokens, what, progress).map(drop) }
 }
 
 /// Callback for progress messages.

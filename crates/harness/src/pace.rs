@@ -44,13 +44,18 @@ impl Builds<'_> {
         }
     }
 
-    fn fill(&mut self, tokens: &[u32]) -> Result<(), EngineError> {
+    fn fill(
+        &mut self,
+        tokens: &[u32],
+        what: &str,
+        progress: &mut Progress,
+    ) -> Result<(), EngineError> {
         match self {
             Builds::One(engine) if engine.cached() >= tokens.len() => Ok(()),
-            Builds::One(engine) => fill(*engine, tokens),
+            Builds::One(engine) => fill(*engine, tokens, what, progress),
             Builds::Two { headline, recording } => {
-                fill(*headline, tokens)?;
-                fill(*recording, tokens)
+                fill(*headline, tokens, what, progress)?;
+                fill(*recording, tokens, &format!("{what} of the recording build"), progress)
             }
         }
     }
@@ -69,8 +74,9 @@ pub fn record(
     let first = options.position.saturating_sub(options.steps / 2).min(sequence.len() - 1);
     let (token, chosen) = (sequence[first], options.position - first);
     let steps = options.steps.max(chosen + 1);
-    progress(&format!("position {}: filling {first} positions", options.position));
-    builds.fill(&sequence[..first])?;
+    let what = format!("position {}: filling {first} positions", options.position);
+    progress(&what);
+    builds.fill(&sequence[..first], &what, progress)?;
     let tokens = builds.headline().decode(token, first, steps)?.tokens;
     let (_, mut dump) = builds.recording().decode_recorded(token, first, steps, chosen)?;
     let (mut plain, mut recorded) = (Vec::new(), Vec::new());

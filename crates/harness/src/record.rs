@@ -277,13 +277,14 @@ impl RunFolder {
         }
     }
 
-    /// Adds a quality record, with the files that it names.
+    /// Adds a quality record, with the files that it names; gives its path.
     ///
     /// # Errors
     /// A file that cannot be written.
-    pub fn add_quality(&self, outcome: &Outcome) -> Result<(), HarnessError> {
-        outcome.write(&self.path)?;
-        self.write_readme()
+    pub fn add_quality(&self, outcome: &Outcome) -> Result<PathBuf, HarnessError> {
+        let path = outcome.write(&self.path)?;
+        self.write_readme()?;
+        Ok(path)
     }
 
     /// Writes the folder's README from its other files.

@@ -347,7 +347,6 @@ fn speeds(rows: &[Row], qualities: &[Kept]) -> String {
     scopes.sort_unstable();
     scopes.dedup();
     let _ = write!(text, "\nScope: {}.\n\n", cell(&scopes.join("; ")));
-    text += &model_notes(rows.iter().filter_map(|row| quality_of(row, qualities)));
     text
 }
 
@@ -414,7 +413,9 @@ fn quality_table(records: &[Kept], run_id: &str) -> String {
     if !text.is_empty() {
         text.push('\n');
     }
-    text += &model_notes(shown.iter().copied());
+    // Once for both tables: the speeds' may hold a figure of a record that has no line here.
+    let believed = records.iter().filter(|kept| kept.doubt.is_none());
+    text += &model_notes(believed.map(|kept| &kept.record));
     let mut notes: Vec<String> = shown.into_iter().flat_map(quality_notes).collect();
     for kept in hidden {
         let reason = doubt(kept).unwrap_or_default();

@@ -15,8 +15,9 @@ const WEIGHTS_INDEX: &str = "model.safetensors.index.json";
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum Files {
     /// The files for running a model, in the top folder: `config.json`, `generation_config.json`,
-    /// `tokenizer*`, `chat_template.jinja`, `*.safetensors` and `*.safetensors.index.json`. It is
-    /// an error if there is no `config.json`, no `tokenizer.json` or no weights.
+    /// `tokenizer*`, `special_tokens_map.json`, `chat_template.jinja`, `*.safetensors` and
+    /// `*.safetensors.index.json`. It is an error if there is no `config.json`, no `tokenizer.json`
+    /// or no weights.
     #[default]
     Model,
     /// Only these, each by its path in the repository. It is an error if one is missing.
@@ -169,9 +170,13 @@ fn sorted(mut names: Vec<String>) -> Vec<String> {
     names
 }
 
+/// Those of [`Files::Model`] that are neither the tokenizer nor weights.
+const OTHER_MODEL_FILES: [&str; 4] =
+    ["config.json", "generation_config.json", "chat_template.jinja", "special_tokens_map.json"];
+
 /// Returns whether a file is one of [`Files::Model`]. Such a name is also a safe file name.
 fn is_model_file(name: &str) -> bool {
-    let wanted = matches!(name, "config.json" | "generation_config.json" | "chat_template.jinja")
+    let wanted = OTHER_MODEL_FILES.contains(&name)
         || name.starts_with("tokenizer")
         || name.ends_with(".safetensors")
         || name.ends_with(".safetensors.index.json");
@@ -219,6 +224,7 @@ mod tests {
             "tokenizer.json",
             "tokenizer_config.json",
             "chat_template.jinja",
+            "special_tokens_map.json",
             "model.safetensors",
             "model-00001-of-00002.safetensors",
             "model.safetensors.index.json",

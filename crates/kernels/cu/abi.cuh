@@ -47,6 +47,14 @@ enum class Moment : u32 {
   Ended = 13,
 };
 
+enum class Handoff : u32 {
+  FlagInData = 0,
+};
+
+enum class Launch : u32 {
+  Cooperative = 0,
+};
+
 enum class WeightFormat : u32 {
   Bf16 = 0,
   Fp8 = 1,
@@ -62,6 +70,7 @@ constexpr u32 SCALE_BYTES_FP8 = 64u;
 constexpr u32 BLOCKS_MAX = 256u;
 constexpr u32 EOS_MAX = 4u;
 constexpr u32 NOT_A_NUMBER = 4294967295u;
+constexpr u32 NO_ROW = 4294967294u;
 constexpr u32 STEP_HAS_HEAD = 1u;
 constexpr u32 STEP_APPENDS = 2u;
 constexpr u32 STOPPED_END_OF_TEXT = 1u;
@@ -70,10 +79,9 @@ constexpr u32 FAULT_FILLED = 1u;
 constexpr u32 INJECTED_NO_POST = 1u;
 constexpr u32 INJECTED_NO_LOAD = 2u;
 constexpr u32 INJECTED_NO_RELEASE = 3u;
-constexpr u32 XRAY_CONSUMER = 4096u;
+constexpr u32 XRAY_NOTES = 4096u;
 constexpr u32 XRAY_COPIES = 2048u;
 constexpr u32 XRAY_ANCHORS = 2048u;
-constexpr u32 XRAY_BLOCK_BYTES = 106560u;
 constexpr u32 XRAY_MOMENT_BITS = 4u;
 constexpr u32 XRAY_NO_LAYER = 255u;
 
@@ -119,7 +127,7 @@ struct XrayHeader {
   u64 begin_clock;
   u32 sm_begin;
   u32 sm_end;
-  u32 consumer;
+  u32 notes;
   u32 copies;
   u32 arrivals;
   u32 anchors;
@@ -130,12 +138,26 @@ static_assert(sizeof(XrayHeader) == 64, "as on the host");
 static_assert(__builtin_offsetof(XrayHeader, begin_clock) == 0);
 static_assert(__builtin_offsetof(XrayHeader, sm_begin) == 8);
 static_assert(__builtin_offsetof(XrayHeader, sm_end) == 12);
-static_assert(__builtin_offsetof(XrayHeader, consumer) == 16);
+static_assert(__builtin_offsetof(XrayHeader, notes) == 16);
 static_assert(__builtin_offsetof(XrayHeader, copies) == 20);
 static_assert(__builtin_offsetof(XrayHeader, arrivals) == 24);
 static_assert(__builtin_offsetof(XrayHeader, anchors) == 28);
 static_assert(__builtin_offsetof(XrayHeader, epoch) == 32);
 static_assert(__builtin_offsetof(XrayHeader, reserved) == 36);
+
+struct XrayBlock {
+  XrayHeader header;
+  uint2 notes[XRAY_NOTES];
+  uint4 copies[XRAY_COPIES];
+  u32 arrivals[XRAY_COPIES];
+  ulonglong2 anchors[XRAY_ANCHORS];
+};
+static_assert(sizeof(XrayBlock) == 106560, "as on the host");
+static_assert(__builtin_offsetof(XrayBlock, header) == 0);
+static_assert(__builtin_offsetof(XrayBlock, notes) == 64);
+static_assert(__builtin_offsetof(XrayBlock, copies) == 32832);
+static_assert(__builtin_offsetof(XrayBlock, arrivals) == 65600);
+static_assert(__builtin_offsetof(XrayBlock, anchors) == 73792);
 
 struct StepArgs {
   const u8* weights;
@@ -210,5 +232,10 @@ static_assert(__builtin_offsetof(StepArgs, injected_layer) == 224);
 static_assert(__builtin_offsetof(StepArgs, injected_phase) == 228);
 static_assert(__builtin_offsetof(StepArgs, delay_seed) == 232);
 static_assert(__builtin_offsetof(StepArgs, reserved) == 236);
+
+// A copy's tag: an `EventKind`, a `Phase`, the layer, and the size in units of 16 bytes.
+__host__ __device__ constexpr u32 copy_tag(u32 kind, u32 phase, u32 layer, u32 units) {
+  return kind | phase << 4 | layer << 8 | units << 16;
+}
 
 }  // namespace abi

@@ -1,6 +1,7 @@
 // Bounded waits: every spin has a timeout, and reports what it waited for when it times out.
 #pragma once
-#include "ptx.cuh"
+#include "ptx/clock.cuh"
+#include "ptx/memory.cuh"
 #include "shape.cuh"
 
 // What a wait is for, as the fault record reports it.

@@ -18,7 +18,9 @@
 // fence.mbarrier_init makes that visible to the copies (ring_init).
 #pragma once
 #include "fault.cuh"
-#include "shared.cuh"
+#include "ptx/bulk_copy.cuh"
+#include "ptx/mbarrier.cuh"
+#include "shape.cuh"
 #include "xray.cuh"
 
 // A position in the ring, and the parity of its round; both sides step through the same stages.
@@ -88,75 +90,6 @@ __device__ __forceinline__ bool wait_empty(const abi::StepArgs& args, Shared& sh
   while (!ptx::mbarrier_try_wait(&shared.empty[stage], parity)) {
     const Wait wait = {abi::WaitKind::RingEmpty, layer, phase, stage, parity};
     if (is_over(args, begin, 2, wait, parity ^ 1u)) return false;
-  }
-  return true;
-}
-
-// Timeout for copies in flight when the stream ends. A copy takes microseconds: one that has not
-// arrived by then was never issued (an injected fault).
-constexpr u32 COPY_NS_MOST = 10000000;
-
-// The loader lane's side of the ring. This lane arrives on `full` (with the copy's bytes) and waits
-// on `empty`. One lane of each warp of the stage's team arrives on `empty`; that team waits on `full`.
-struct Loader {
-  const abi::StepArgs& args;
-  Shared& shared;
-  RingCursor cursor;
-  // Empty in builds without the X-ray.
-  ::xray::Stamps stamps;
-
-  // Loads one piece. Returns false on abort.
-  __device__ __forceinline__ bool operator()(const u8* from, u32 bytes, u32 layer, abi::Phase phase) {
-    const int stage = cursor.stage;
-    if (!is_empty(shared, cursor)) {
-      xray::waits_for_stage(stamps);
-      if (!wait_empty(args, shared, cursor, layer, phase)) return false;
-    }
-    ptx::fence_proxy_async();
-    xray::issue(stamps, bytes, phase, layer);
-    const bool injected = args.injected_kind == abi::INJECTED_NO_LOAD &&
-                         args.injected_block == blockIdx.x && args.injected_layer == layer &&
-                         args.injected_phase == static_cast<u32>(phase);
-    if (!injected) {
-      ptx::mbarrier_arrive_expect(&shared.full[stage], bytes);
-      ptx::bulk_copy(shared.ring[stage], from, bytes, &shared.full[stage]);
-    }
-    cursor.advance();
-    return true;
-  }
-
-  // Waits until every issued copy has arrived, with a timeout. Stages before the cursor were last
-  // filled in the cursor's round, the others in the round before. A stage that was never filled
-  // counts as complete, as in wait_empty.
-  __device__ __forceinline__ void wait_for_copies() {
-    const u32 begin = ptx::global_timer_1024ns();
-#pragma unroll 1
-    for (int stage = 0; stage < shape::STAGES; stage++) {
-      const u32 parity = stage < cursor.stage ? cursor.parity : cursor.parity ^ 1u;
-      while (!ptx::mbarrier_try_wait(&shared.full[stage], parity)) {
-        if (ptx::global_timer_1024ns() - begin > COPY_NS_MOST >> 10) return;
-      }
-    }
-  }
-};
-
-// Sizes of a tile: its streamed bytes, and the stride to the next tile.
-struct TileBytes {
-  int streamed, all;
-};
-
-// Calls `each` for a contiguous range of tiles, in pieces of at most one stage. Returns false as
-// soon as `each` does.
-template <class Each>
-__device__ __forceinline__ bool each_piece(const u8* tiles, int count, TileBytes tile_bytes, u32 layer,
-                                           abi::Phase phase, Each& each) {
-#pragma unroll 1
-  for (int tile = 0; tile < count; tile++, tiles += tile_bytes.all) {
-#pragma unroll 1
-    for (int begin = 0; begin < tile_bytes.streamed; begin += shape::STAGE_BYTES) {
-      const int bytes = min(tile_bytes.streamed - begin, shape::STAGE_BYTES);
-      if (!each(tiles + begin, bytes, layer, phase)) return false;
-    }
   }
   return true;
 }

@@ -6,7 +6,7 @@
 // Three roles of a block are recorded:
 //
 //   consumers       thread 0 represents them: it notes each moment, and the watcher, a lane in a
-//                   separate warp, reads the clock when it sees the note (observer.cuh)
+//                   separate warp, reads the clock when it sees the note (roles/watcher.cuh)
 //   loader lane     records when it looked for a free stage, and when it issued the copy
 //   weight stream   the observer, a lane in another warp, records when every copy arrives, and
 //                   takes anchors
@@ -15,12 +15,13 @@
 // nothing. Reading and storing the clock there cost 2% of a token on an H200 (notes/xray.md). The
 // host decodes the notes.
 #pragma once
-#include "ptx.cuh"
+#include "ptx/clock.cuh"
+#include "ptx/memory.cuh"
 #include "shape.cuh"
 
 namespace xray {
 
-constexpr bool ON = ML_XRAY;
+constexpr bool ON = shape::XRAY;
 
 static_assert(shape::LAYERS < int(abi::XRAY_NO_LAYER), "a layer is 8 bits of a copy's record");
 static_assert(shape::SLOT_UNITS < 1ull << (32 - abi::XRAY_MOMENT_BITS),
@@ -28,11 +29,11 @@ static_assert(shape::SLOT_UNITS < 1ull << (32 - abi::XRAY_MOMENT_BITS),
 
 // ---- where the records are written
 
-constexpr u32 CONSUMER_AT = sizeof(abi::XrayHeader);
-constexpr u32 LOADER_AT = CONSUMER_AT + 8 * abi::XRAY_CONSUMER;
-constexpr u32 ARRIVALS_AT = LOADER_AT + 16 * abi::XRAY_COPIES;
-constexpr u32 ANCHORS_AT = ARRIVALS_AT + 4 * abi::XRAY_COPIES;
-static_assert(ANCHORS_AT + 16 * abi::XRAY_ANCHORS == abi::XRAY_BLOCK_BYTES, "as on the host");
+constexpr u32 BLOCK_BYTES = sizeof(abi::XrayBlock);
+constexpr u32 NOTES_AT = __builtin_offsetof(abi::XrayBlock, notes);
+constexpr u32 COPIES_AT = __builtin_offsetof(abi::XrayBlock, copies);
+constexpr u32 ARRIVALS_AT = __builtin_offsetof(abi::XrayBlock, arrivals);
+constexpr u32 ANCHORS_AT = __builtin_offsetof(abi::XrayBlock, anchors);
 
 // A role's records so far. Records beyond the buffer's end are counted but not stored.
 template <u32 AT, u32 ROOM, class Record>
@@ -42,7 +43,7 @@ struct Log {
   u32 count = 0;
 
   __device__ __forceinline__ explicit Log(const abi::StepArgs& args)
-      : to(args.xray == nullptr ? nullptr : args.xray + u64(ptx::block()) * abi::XRAY_BLOCK_BYTES) {}
+      : to(args.xray == nullptr ? nullptr : args.xray + u64(ptx::block()) * BLOCK_BYTES) {}
 
   __device__ __forceinline__ void put(const Record& record) {
     if (to != nullptr && count < ROOM) reinterpret_cast<Record*>(to + AT)[count] = record;
@@ -131,7 +132,7 @@ __device__ __forceinline__ void begin() {
 // A copy's record: when the loader first found no free stage (0: one was free), when it issued the
 // copy; kind, phase, layer, and the size in units of 16 bytes. The last record stands for no copy.
 using Copy = uint4;
-using Copies = Log<LOADER_AT, abi::XRAY_COPIES, Copy>;
+using Copies = Log<COPIES_AT, abi::XRAY_COPIES, Copy>;
 
 struct Stamps {
   Copies log;
@@ -140,8 +141,10 @@ struct Stamps {
   __device__ __forceinline__ explicit Stamps(const abi::StepArgs& args) : log(args) {}
 
   __device__ __forceinline__ void put(abi::EventKind kind, abi::Phase phase, u32 layer, u32 detail) {
-    log.put({looked, ptx::clock32(), static_cast<u32>(kind) | static_cast<u32>(phase) << 4 |
-                                         min(layer, abi::XRAY_NO_LAYER) << 8 | detail << 16, 0});
+    log.put({looked, ptx::clock32(),
+             abi::copy_tag(static_cast<u32>(kind), static_cast<u32>(phase),
+                           min(layer, abi::XRAY_NO_LAYER), detail),
+             0});
     looked = 0;
   }
 };

@@ -1,16 +1,73 @@
 //! The GPU architectures that the kernels are compiled for, and their limits.
 
-use crate::KernelError;
+use crate::{KernelError, Variant};
+use monolith_abi::WeightFormat;
+use monolith_abi::step::Tuning;
 use std::fmt;
+use std::hash::{Hash, Hasher};
 use std::str::FromStr;
 
-/// A GPU architecture. The `a` means that the kernels use features of exactly this one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Arch {
-    /// H100, H200.
-    Sm90a,
-    /// RTX 5090 and its family.
-    Sm120a,
+/// What is known of an architecture: everything that differs between GPUs is in its row.
+#[derive(Debug)]
+pub struct ArchRow {
+    /// The compiler's name for it. The `a` means that the kernels use features of exactly this one.
+    pub name: &'static str,
+    /// Compute capability, major times ten plus minor.
+    pub capability: u32,
+    /// The most bytes of shared memory of a block, static and dynamic together.
+    pub shared_bytes_max: u32,
+    /// Whether it converts E2M1 (the codes of NVFP4) by an instruction.
+    pub has_e2m1: bool,
+    /// The numbers that a variant runs fastest with, recording aside.
+    pub tuning: fn(&Variant) -> Tuning,
+}
+
+/// A GPU architecture: a row of the table.
+#[derive(Clone, Copy, Debug)]
+pub struct Arch(&'static ArchRow);
+
+/// H100, H200.
+const SM_90A: ArchRow = ArchRow {
+    name: "sm_90a",
+    capability: 90,
+    shared_bytes_max: 227 * 1024,
+    has_e2m1: false,
+    tuning: |variant| Tuning {
+        consumer_warps: 16,
+        // Weights of half the size: a tile of 1,024 columns is one stage, and all warps multiply
+        // it. On an H200 a token took 551 us with four teams, 543 us with two, 537 us with one
+        // (notes/fp8.md).
+        teams: if variant.format == WeightFormat::Fp8 { 1 } else { 4 },
+        stages: 8,
+        ..plain(variant)
+    },
+};
+
+/// RTX 5090 and its family. With 16 consumer warps, a thread has 96 registers, with which ptxas
+/// spills.
+const SM_120A: ArchRow = ArchRow {
+    name: "sm_120a",
+    capability: 120,
+    shared_bytes_max: 99 * 1024,
+    has_e2m1: true,
+    tuning: |variant| Tuning { consumer_warps: 8, teams: 1, stages: 3, ..plain(variant) },
+};
+
+/// The numbers that are the same on both.
+const fn plain(variant: &Variant) -> Tuning {
+    let one_format = variant.format as u8 == variant.head_format as u8;
+    Tuning {
+        consumer_warps: 0,
+        teams: 0,
+        stages: 0,
+        stage_bytes: 16_384,
+        kv_chunk: 64,
+        kv_splits: 16,
+        // The matvec of a head of another format is a second piece of code; with three positions
+        // loaded ahead, the recording build would spill on sm_90a.
+        kv_ahead: if one_format { 3 } else { 2 },
+        xray: 0,
+    }
 }
 
 /// Registers of a multiprocessor's quarter (partition); a warp runs in one quarter.
@@ -22,31 +79,42 @@ const REGISTER_UNIT: u32 = 8;
 const REGISTERS_MAX: u32 = 255;
 
 impl Arch {
-    /// Every architecture.
-    pub const ALL: [Arch; 2] = [Arch::Sm90a, Arch::Sm120a];
+    /// H100, H200.
+    pub const SM_90A: Arch = Arch(&SM_90A);
+    /// RTX 5090 and its family.
+    pub const SM_120A: Arch = Arch(&SM_120A);
+
+    /// Every architecture that kernels are released for.
+    pub const ALL: [Arch; 2] = [Arch::SM_90A, Arch::SM_120A];
+
+    /// The architecture of a row that is not in the table: a new one, before it is tuned.
+    pub const fn of_row(row: &'static ArchRow) -> Arch {
+        Arch(row)
+    }
 
     /// Returns the compiler's name for the architecture.
     pub const fn name(self) -> &'static str {
-        match self {
-            Arch::Sm90a => "sm_90a",
-            Arch::Sm120a => "sm_120a",
-        }
+        self.0.name
     }
 
     /// Returns the compute capability, major times ten plus minor.
     pub const fn capability(self) -> u32 {
-        match self {
-            Arch::Sm90a => 90,
-            Arch::Sm120a => 120,
-        }
+        self.0.capability
     }
 
     /// Returns the most bytes of shared memory of a block, static and dynamic together.
     pub const fn shared_bytes_max(self) -> u32 {
-        match self {
-            Arch::Sm90a => 227 * 1024,
-            Arch::Sm120a => 99 * 1024,
-        }
+        self.0.shared_bytes_max
+    }
+
+    /// Returns whether the architecture has an instruction that converts E2M1 (the codes of NVFP4).
+    pub const fn has_e2m1(self) -> bool {
+        self.0.has_e2m1
+    }
+
+    /// Returns the numbers that a variant runs with.
+    pub fn tuning(self, variant: &Variant) -> Tuning {
+        Tuning { xray: usize::from(variant.xray), ..(self.0.tuning)(variant) }
     }
 
     /// Returns the most registers per thread with which a block of `threads` fits a multiprocessor.
@@ -69,6 +137,20 @@ impl Arch {
             .into_iter()
             .find(|arch| (arch.capability() / 10, arch.capability() % 10) == (major, minor))
             .ok_or_else(|| KernelError::NoKernelForGpu { gpu: gpu.into(), major, minor })
+    }
+}
+
+impl PartialEq for Arch {
+    fn eq(&self, other: &Arch) -> bool {
+        self.name() == other.name()
+    }
+}
+
+impl Eq for Arch {}
+
+impl Hash for Arch {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.name().hash(state);
     }
 }
 
@@ -104,8 +186,8 @@ mod tests {
 
     #[test]
     fn a_gpu_without_a_kernel_is_named() {
-        assert_eq!(Arch::of_gpu("NVIDIA H200", 9, 0).unwrap(), Arch::Sm90a);
-        assert_eq!(Arch::of_gpu("RTX 5090", 12, 0).unwrap(), Arch::Sm120a);
+        assert_eq!(Arch::of_gpu("NVIDIA H200", 9, 0).unwrap(), Arch::SM_90A);
+        assert_eq!(Arch::of_gpu("RTX 5090", 12, 0).unwrap(), Arch::SM_120A);
         let message = Arch::of_gpu("Tesla T4", 7, 5).unwrap_err().to_string();
         assert!(message.contains("Tesla T4") && message.contains("7.5"), "{message}");
     }
@@ -114,7 +196,7 @@ mod tests {
     fn the_fullest_quarter_limits_the_registers() {
         // The compiler's own limits for blocks of these sizes.
         for (threads, registers) in [(32, 255), (256, 255), (512, 128), (544, 96), (1024, 64)] {
-            assert_eq!(Arch::Sm90a.registers_max(threads), registers, "{threads} threads");
+            assert_eq!(Arch::SM_90A.registers_max(threads), registers, "{threads} threads");
         }
     }
 }

@@ -111,19 +111,23 @@ struct Api {
 }
 
 impl Nvrtc {
-    /// For tests: returns the compiler, or prints that there is none and returns `None`. In CI its
-    /// absence is an error.
+    /// For tests: returns the compiler that the environment names.
+    ///
+    /// # Panics
+    /// There is no compiler.
     #[doc(hidden)]
-    pub fn for_tests() -> Option<Nvrtc> {
-        match Nvrtc::load(&Search::from_env()) {
-            Ok(nvrtc) => Some(nvrtc),
-            Err(error) => {
-                let message = error.wanted("the tests");
-                assert!(env::var_os("CI").is_none_or(|ci| ci.is_empty()), "{message}");
-                eprintln!("SKIPPED: {message}; `cargo xtask kernels` installs it");
-                None
-            }
-        }
+    pub fn for_tests() -> Nvrtc {
+        let loaded = Nvrtc::load(&Search::from_env());
+        loaded.unwrap_or_else(|error| panic!("{}", error.wanted("the tests")))
+    }
+
+    /// For tests: returns why tests that need the compiler are ignored: it is missing. `None` if it
+    /// is there, or in CI, where its absence is an error.
+    #[doc(hidden)]
+    pub fn missing_for_tests() -> Option<String> {
+        let message = Nvrtc::load(&Search::from_env()).err()?.wanted("the tests");
+        let is_ci = env::var_os("CI").is_some_and(|ci| !ci.is_empty());
+        (!is_ci).then(|| format!("{message}; `cargo xtask kernels` installs it"))
     }
 
     /// Finds and loads the library.

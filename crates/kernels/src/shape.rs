@@ -1,19 +1,12 @@
 //! The dimensions of a model that the kernels are compiled for.
 
+use monolith_abi::step::Dims;
 use monolith_model::Config;
 use std::fmt;
 
 /// The dimensions that are compile-time constants of a kernel.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Shape {
-    hidden: usize,
-    intermediate: usize,
-    layers: usize,
-    heads: usize,
-    kv_heads: usize,
-    head_dim: usize,
-    vocab: usize,
-}
+pub struct Shape(Dims);
 
 /// A dimension that the kernels cannot run, by its name in `config.json`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -69,42 +62,19 @@ impl Shape {
             let name = "num_attention_heads / num_key_value_heads";
             return refuse(name, config.group_heads(), "at most 8");
         }
-        Ok(Shape {
-            hidden: config.hidden,
-            intermediate: config.intermediate,
-            layers: config.layers,
-            heads: config.heads,
-            kv_heads: config.kv_heads,
-            head_dim: config.head_dim,
-            vocab: config.vocab,
-        })
+        Ok(Shape(config.dims()))
     }
 
-    /// Returns the shared memory of a step's activation: four rows of 16-bit values, as wide as the
-    /// widest activation and 16 more, and the residual stream twice in f32 (shared.cuh).
-    pub(crate) fn activation_bytes(&self) -> u32 {
-        let widest = self.hidden.max(self.intermediate).max(self.heads * self.head_dim);
-        (4 * 2 * (widest + 16) + 2 * 4 * self.hidden) as u32
-    }
-
-    /// Returns the dimensions under the names in the kernels' sources.
-    pub fn defines(&self) -> [(&'static str, usize); 7] {
-        [
-            ("ML_HIDDEN", self.hidden),
-            ("ML_INTERMEDIATE", self.intermediate),
-            ("ML_LAYERS", self.layers),
-            ("ML_HEADS", self.heads),
-            ("ML_KV_HEADS", self.kv_heads),
-            ("ML_HEAD_DIM", self.head_dim),
-            ("ML_VOCAB", self.vocab),
-        ]
+    /// Returns the dimensions.
+    pub const fn dims(&self) -> Dims {
+        self.0
     }
 }
 
 /// Displays a short name, part of a cubin's file name: `h1024-i3072-l28-q16-kv8-v151936`.
 impl fmt::Display for Shape {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Shape { hidden, intermediate, layers, heads, kv_heads, vocab, head_dim: _ } = self;
+        let Dims { hidden, intermediate, layers, heads, kv_heads, vocab, head_dim: _ } = &self.0;
         let name = format!("h{hidden}-i{intermediate}-l{layers}-q{heads}-kv{kv_heads}-v{vocab}");
         out.pad(&name)
     }
@@ -122,7 +92,7 @@ mod tests {
         }
         let full = Shape::of(&Config::qwen3_0_6b()).unwrap();
         assert_eq!(full.to_string(), "h1024-i3072-l28-q16-kv8-v151936");
-        assert_eq!(full.defines()[0], ("ML_HIDDEN", 1024));
+        assert_eq!(full.dims().hidden, 1024);
     }
 
     #[test]

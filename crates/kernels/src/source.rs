@@ -7,7 +7,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 /// The file that is compiled. It includes the others, by their path from its folder.
-pub const ENTRY: &str = "megakernel.cu";
+pub const ENTRY: &str = "entry/megakernel.cu";
 /// The kernel's name in the cubin.
 pub const KERNEL: &str = "monolith_step";
 /// Options that do not depend on the kernel. NVRTC lacks two builtins of nvcc and clang: the
@@ -106,8 +106,8 @@ impl Sources {
 pub fn options(arch: Arch, shape: &Shape, variant: &Variant) -> Vec<String> {
     let mut options = vec![format!("-arch={arch}")];
     options.extend(COMMON_OPTIONS.map(String::from));
-    options.extend(shape.defines().map(|(name, value)| format!("-D{name}={value}")));
-    options.extend(variant.defines(arch, shape).map(|(name, value)| format!("-D{name}={value}")));
+    let defines = variant.defines(arch, shape).into_iter();
+    options.extend(defines.map(|(name, value)| format!("-D{name}={value}")));
     options
 }
 
@@ -152,7 +152,7 @@ mod tests {
         let text = "// x\n#include \"../a.cuh\"\n  #include \"./c.cuh\"\n#include <m>\n\
                     #include \"gone.cuh\"\n#include \"../../a.cuh\"\nint x;";
         let sources = sources(
-            &[(ENTRY, "#include \"b/b.cuh\""), ("b/b.cuh", text)]
+            &[(ENTRY, "#include \"../b/b.cuh\""), ("b/b.cuh", text)]
                 .into_iter()
                 .chain([("a.cuh", ""), ("b/c.cuh", "")])
                 .collect::<Vec<_>>(),
@@ -169,15 +169,13 @@ mod tests {
     fn options_name_the_row_the_shape_and_the_architecture() {
         let shape = Shape::of(&Config::qwen3_0_6b()).unwrap();
         let options = |arch| options(arch, &shape, &TABLE[0]).join(" ");
-        let text = options(Arch::Sm90a);
-        assert_eq!(text, options(Arch::Sm90a));
+        let text = options(Arch::SM_90A);
+        assert_eq!(text, options(Arch::SM_90A));
         assert!(text.starts_with("-arch=sm_90a --std=c++17 -default-device "), "{text}");
-        let variant =
-            TABLE[0].defines(Arch::Sm90a, &shape).map(|(name, value)| (name, value as usize));
-        for (name, value) in shape.defines().into_iter().chain(variant) {
+        for (name, value) in TABLE[0].defines(Arch::SM_90A, &shape) {
             assert!(text.contains(&format!(" -D{name}={value}")), "{name} in: {text}");
         }
-        assert!(options(Arch::Sm120a).starts_with("-arch=sm_120a "));
-        assert_ne!(options(Arch::Sm120a).replace("sm_120a", "sm_90a"), text);
+        assert!(options(Arch::SM_120A).starts_with("-arch=sm_120a "));
+        assert_ne!(options(Arch::SM_120A).replace("sm_120a", "sm_90a"), text);
     }
 }

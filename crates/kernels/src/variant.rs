@@ -1,14 +1,8 @@
 //! The variant table: every kernel is a row of it.
 
 use crate::{Arch, KernelError, Shape};
-use monolith_abi::WeightFormat;
-
-/// How one phase's output becomes visible to the next phase's blocks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Handoff {
-    /// Value and epoch in one store; consumers poll the flagged word itself.
-    FlagInData,
-}
+use monolith_abi::step::{Step, Tuning, shared_bytes};
+use monolith_abi::{Handoff, Launch, WeightFormat};
 
 /// A row: the compile-time constants, and the instructions that the machine code must have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,32 +15,17 @@ pub struct Variant {
     pub head_format: WeightFormat,
     /// How a hand-off works.
     pub handoff: Handoff,
+    /// How the blocks are launched.
+    pub launch: Launch,
     /// Whether spans are recorded.
     pub xray: bool,
-    /// Consumer warps, on sm_90a and on sm_120a; one more warp loads. With 16, a thread has 96
-    /// registers, with which ptxas spills on sm_120a.
-    pub consumer_warps: [u32; 2],
-    /// Teams of consumer warps, on sm_90a and on sm_120a: each stage belongs to one team.
-    pub teams: [u32; 2],
-    /// Bytes of a ring slot.
-    pub stage_bytes: u32,
-    /// Ring slots on sm_90a and on sm_120a.
-    pub stages: [u32; 2],
-    /// Positions of the KV cache in a chunk.
-    pub kv_chunk: u32,
-    /// Number of splits of a head's KV range.
-    pub kv_splits: u32,
-    /// Positions whose keys and values a warp loads before it uses the first.
-    pub kv_ahead: u32,
     /// Machine instructions that the variant must have.
     pub instructions: &'static [&'static str],
 }
 
-/// Shared memory besides the ring, the activation and the warps' sums, rounded up: heads,
-/// barriers and so on (loading a kernel checks its own figure).
-const FIXED_BYTES: u32 = 5 << 10;
-/// Bytes of a warp's sums of two batches of 128 rows.
-const WARP_SUM_BYTES: u32 = 2 * 4 * 128;
+/// Static shared memory, rounded up: the failed waits, and in X-ray builds the watcher's words
+/// (loading a kernel checks its own figure).
+const STATIC_BYTES: usize = 1 << 10;
 
 /// The basic bf16 row; the other rows are derived from it.
 const BF16_FLAG: Variant = Variant {
@@ -54,36 +33,22 @@ const BF16_FLAG: Variant = Variant {
     format: WeightFormat::Bf16,
     head_format: WeightFormat::Bf16,
     handoff: Handoff::FlagInData,
+    launch: Launch::Cooperative,
     xray: false,
-    consumer_warps: [16, 8],
-    teams: [4, 1],
-    stage_bytes: 16_384,
-    stages: [8, 3],
-    kv_chunk: 64,
-    kv_splits: 16,
-    kv_ahead: 3,
     // Tensor cores; the bulk copies of the weight stream; the mbarriers of its ring.
     instructions: &["HMMA", "UBLKCP", "SYNCS"],
 };
 
-/// Weights of half the size: a tile of 1,024 columns is one stage, and all warps multiply it. On an
-/// H200 a token took 551 us with four teams, 543 us with two, 537 us with one (notes/fp8.md).
 const FP8_FLAG: Variant = Variant {
     name: "fp8-flag",
     format: WeightFormat::Fp8,
     head_format: WeightFormat::Fp8,
-    teams: [1, 1],
     ..BF16_FLAG
 };
 
-/// The LM head stays in bf16. Its matvec is a second piece of code; with three positions loaded
-/// ahead, the recording build would spill on sm_90a.
-const FP8_HEAD_BF16: Variant = Variant {
-    name: "fp8-head-bf16-flag",
-    head_format: WeightFormat::Bf16,
-    kv_ahead: 2,
-    ..FP8_FLAG
-};
+/// The LM head stays in bf16.
+const FP8_HEAD_BF16: Variant =
+    Variant { name: "fp8-head-bf16-flag", head_format: WeightFormat::Bf16, ..FP8_FLAG };
 
 /// Every variant. A row that records spans follows the row whose time they show.
 pub const TABLE: &[Variant] = &[
@@ -108,14 +73,10 @@ impl Variant {
     }
 
     /// Returns the threads of a block.
-    pub const fn threads(&self, arch: Arch) -> u32 {
-        (self.consumer_warps[arch as usize] + self.other_warps()) * 32
-    }
-
-    /// Returns the warps of a block after the consumer warps: the loader's, and in recording builds
-    /// the observer's and the watcher's.
-    pub const fn other_warps(&self) -> u32 {
-        1 + 2 * self.xray as u32
+    pub fn threads(&self, arch: Arch) -> u32 {
+        // The loader's warp; in recording builds also the observer's and the watcher's warps.
+        let others = 1 + 2 * usize::from(self.xray);
+        32 * (arch.tuning(self).consumer_warps + others) as u32
     }
 
     /// Returns the row that records this row's spans, if there is one.
@@ -132,15 +93,17 @@ impl Variant {
         TABLE.iter().filter(|other| !other.xray).find(alike)
     }
 
-    /// Returns the number of ring slots for a model: the row's number, or fewer if the model's
-    /// activation is wide, but whole rounds of the teams.
-    pub fn stages_for(&self, arch: Arch, shape: &Shape) -> u32 {
-        let (wanted, teams) = (self.stages[arch as usize], self.teams[arch as usize]);
-        let sums = self.consumer_warps[arch as usize] * WARP_SUM_BYTES;
-        let taken = shape.activation_bytes() + sums + FIXED_BYTES;
-        let room = arch.shared_bytes_max().saturating_sub(taken);
-        let fit = room / self.stage_bytes / teams * teams;
-        wanted.min(fit.max(teams))
+    /// Returns the step of a model on an architecture. The ring has as many stages as the
+    /// architecture's row says, or fewer if the model's activation is wide, but whole rounds of the
+    /// teams.
+    pub fn step(&self, arch: Arch, shape: &Shape) -> Step {
+        let wanted = arch.tuning(self);
+        let with = |stages| Step::of(shape.dims(), Tuning { stages, ..wanted });
+        let room = (arch.shared_bytes_max() as usize).saturating_sub(STATIC_BYTES);
+        let fewer =
+            (1..=wanted.stages / wanted.teams).rev().map(|round| with(round * wanted.teams));
+        let mut steps = fewer.skip_while(|step| shared_bytes(step) > room);
+        steps.next().unwrap_or_else(|| with(wanted.teams))
     }
 
     /// Names the formats: one, or the layers' and the head's.
@@ -156,21 +119,22 @@ impl Variant {
         TABLE.iter().find(fits)
     }
 
-    /// Returns the row's constants under the names in the kernels' sources.
-    pub fn defines(&self, arch: Arch, shape: &Shape) -> [(&'static str, u32); 11] {
-        [
-            ("ML_FORMAT", self.format as u32),
-            ("ML_HEAD_FORMAT", self.head_format as u32),
-            ("ML_CONSUMER_WARPS", self.consumer_warps[arch as usize]),
-            ("ML_TEAMS", self.teams[arch as usize]),
-            ("ML_STAGE_BYTES", self.stage_bytes),
-            ("ML_STAGES", self.stages_for(arch, shape)),
-            ("ML_KV_CHUNK", self.kv_chunk),
-            ("ML_KV_SPLITS", self.kv_splits),
-            ("ML_SHARED_BYTES_MAX", arch.shared_bytes_max()),
-            ("ML_KV_AHEAD", self.kv_ahead),
-            ("ML_XRAY", u32::from(self.xray)),
-        ]
+    /// Returns the constants of the row and the shape under the names in the kernels' sources.
+    pub fn defines(&self, arch: Arch, shape: &Shape) -> Vec<(String, usize)> {
+        let step = self.step(arch, shape);
+        let mut defines = step.dims.defines();
+        defines.extend(step.tuning.defines());
+        defines.extend(
+            [
+                ("ML_FORMAT", self.format as usize),
+                ("ML_HEAD_FORMAT", self.head_format as usize),
+                ("ML_HANDOFF", self.handoff as usize),
+                ("ML_LAUNCH", self.launch as usize),
+                ("ML_SHARED_BYTES", shared_bytes(&step)),
+            ]
+            .map(|(name, value)| (name.to_owned(), value)),
+        );
+        defines
     }
 }
 
@@ -192,11 +156,13 @@ mod tests {
 
     #[test]
     fn every_row_fits_every_architecture() {
+        let shape = Shape::of(&monolith_model::Config::qwen3_0_6b()).unwrap();
         for variant in TABLE {
             for arch in Arch::ALL {
                 assert!(variant.threads(arch) <= 1024, "{} on {arch}", variant.name);
-                let ring = variant.stage_bytes * variant.stages[arch as usize];
-                assert!(ring < arch.shared_bytes_max(), "{} on {arch}", variant.name);
+                let step = variant.step(arch, &shape);
+                assert_eq!(step.tuning, arch.tuning(variant), "{} on {arch}: stages", variant.name);
+                assert_eq!(step.sizes.threads as u32, variant.threads(arch));
             }
         }
     }

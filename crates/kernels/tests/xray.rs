@@ -1,9 +1,11 @@
 //! The X-ray is not in headline builds: their instructions are those of sources without its calls.
-//! Needs NVRTC, which `cargo xtask kernels` installs; without it the test says so and passes,
-//! except in CI.
 
 #![allow(clippy::unwrap_used, reason = "a test, helpers and all")]
 
+#[path = "common/harness.rs"]
+mod harness;
+
+use harness::tests;
 use monolith_kernels::nvrtc::Nvrtc;
 use monolith_kernels::source::{KERNEL, options};
 use monolith_kernels::variant::TABLE;
@@ -11,11 +13,19 @@ use monolith_kernels::{Arch, CubinInfo, Shape, Sources, Variant};
 use monolith_model::synth;
 use object::{Object, ObjectSection};
 
+fn main() {
+    let with_nvrtc = tests![headline_builds_are_those_of_sources_without_the_xray];
+    harness::run(&with_nvrtc, &tests![every_row_has_its_recording_row_and_back]);
+}
+
 /// The sources without the statements that begin with `xray::`, and how many those were.
 fn without_calls(sources: &Sources) -> (Sources, usize) {
     let mut calls = 0;
     let files = sources.files().map(|(name, text)| {
-        let is_xray = matches!(name, "xray.cuh" | "observer.cuh");
+        let is_xray = matches!(
+            name,
+            "xray.cuh" | "roles/idle.cuh" | "roles/observer.cuh" | "roles/watcher.cuh"
+        );
         let mut inside = false;
         let kept = text.split_inclusive('\n').filter(|line| {
             let begins = !is_xray && line.trim_start().starts_with("xray::");
@@ -47,9 +57,8 @@ fn code(nvrtc: &Nvrtc, sources: &Sources, arch: Arch, variant: &Variant) -> (Vec
     (instructions, CubinInfo::read(&cubin).unwrap())
 }
 
-#[test]
 fn headline_builds_are_those_of_sources_without_the_xray() {
-    let Some(nvrtc) = Nvrtc::for_tests() else { return };
+    let nvrtc = Nvrtc::for_tests();
     let sources = Sources::ours();
     let (without, calls) = without_calls(&sources);
     assert!(calls >= 20, "{calls} calls: are they still on lines of their own?");
@@ -66,7 +75,6 @@ fn headline_builds_are_those_of_sources_without_the_xray() {
     }
 }
 
-#[test]
 fn every_row_has_its_recording_row_and_back() {
     for variant in TABLE {
         let (headline, recorded) = (variant.headline().unwrap(), variant.recorded().unwrap());

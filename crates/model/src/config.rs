@@ -1,6 +1,7 @@
 //! The model's configuration, as read from `config.json`, without assumed values.
 
 use crate::{ModelError, json, small_file};
+use monolith_abi::step::Dims;
 use monolith_files::FileKind;
 use serde_json::{Map, Value};
 use std::path::Path;
@@ -62,6 +63,19 @@ impl Config {
             norm_eps: 1e-6,
             tied: true,
             eos_ids: vec![151_645],
+        }
+    }
+
+    /// The dimensions that enter into a step.
+    pub fn dims(&self) -> Dims {
+        Dims {
+            hidden: self.hidden,
+            intermediate: self.intermediate,
+            layers: self.layers,
+            heads: self.heads,
+            kv_heads: self.kv_heads,
+            head_dim: self.head_dim,
+            vocab: self.vocab,
         }
     }
 

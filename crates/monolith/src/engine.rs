@@ -125,6 +125,7 @@ pub fn exit_of(error: EngineError) -> Exit {
         EngineError::ContextSize { .. }
         | EngineError::ThreadCount { .. }
         | EngineError::BlockCount { .. } => Code::Usage,
+        EngineError::Interrupted { .. } => Code::Interrupted,
         error if error.is_no_engine() => Code::NoEngine,
         _ => Code::Failure,
     };
@@ -164,7 +165,6 @@ mod tests {
         let shape = Shape::of(&narrow).expect_err("no kernel runs this shape");
         let gpu = || String::from("a GPU");
         for (error, code) in [
-            (EngineError::Gpu("no GPU".into()), 3),
             (KernelError::NoDriver.into(), 3),
             (KernelError::DriverTooOld { found: 12000 }.into(), 3),
             (KernelError::NoKernelForGpu { gpu: gpu(), major: 8, minor: 0 }.into(), 3),
@@ -174,6 +174,7 @@ mod tests {
             (EngineError::BlockCount { blocks: 500, max: 132, gpu: gpu() }, 2),
             (EngineError::ContextSize { context: 0, max: 8 }, 2),
             (EngineError::ThreadCount { threads: 9999, max: 4096 }, 2),
+            (EngineError::Interrupted { done: 3, all: 9 }, 130),
             (EngineError::NotANumber, 1),
         ] {
             let said = error.to_string();

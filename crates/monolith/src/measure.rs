@@ -151,6 +151,19 @@ mod tests {
     use super::*;
 
     #[test]
+    fn an_engines_error_has_its_code_through_the_harness_too() {
+        let interrupted = || EngineError::Interrupted { done: 3, all: 9 };
+        for error in [HarnessError::Engine(interrupted()), HarnessError::Load(interrupted().into())]
+        {
+            let exit = exit_of(error);
+            assert_eq!(exit.code(), Code::Interrupted);
+            assert_eq!(exit.to_string(), "interrupted after 3 of the prompt's 9 tokens");
+        }
+        let unsteady = HarnessError::Unsteady { test: "tg8".into() };
+        assert_eq!(exit_of(unsteady).code(), Code::Failure);
+    }
+
+    #[test]
     fn words_are_quoted_as_a_shell_wants_them() {
         assert_eq!(quoted("a/b-c.json"), "a/b-c.json");
         assert_eq!(quoted("two words"), "'two words'");

@@ -8,7 +8,7 @@ use std::fs::File;
 use std::io::Write;
 use std::path::Path;
 
-/// Bytes that are written between two calls of the progress.
+/// Most bytes that are made and written between two calls of the progress.
 const WRITTEN_AT_ONCE: usize = 4 << 20;
 
 /// Writes `config.json` and `model.safetensors` into a new folder, whole or not at all: bf16
@@ -43,8 +43,12 @@ fn write_weights(
     let mut file = File::create(path)?;
     file.write_all(&header(tensors(pack).map(|tensor| entry(pack, tensor))))?;
     for tensor in tensors(pack) {
-        for part in pack.value_bytes(tensor).chunks(WRITTEN_AT_ONCE) {
-            file.write_all(part)?;
+        let (rows, cols) = tensor.shape(pack.config());
+        // A whole embedding takes longer than Ctrl-C waits for an answer.
+        let at_once = (WRITTEN_AT_ONCE / (4 * cols)).max(1);
+        for first in (0..rows).step_by(at_once) {
+            let part = pack.value_row_bytes(tensor, first..rows.min(first + at_once));
+            file.write_all(&part)?;
             done += part.len() as u64;
             progress(done, total)?;
         }

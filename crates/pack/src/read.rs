@@ -200,10 +200,21 @@ impl Pack {
 
     /// Returns a tensor's values, row-major, as little-endian bytes: bf16 if stored so, else f32.
     pub fn value_bytes(&self, tensor: Tensor) -> Vec<u8> {
-        if self.is_bf16(tensor) {
-            return self.tensor_bytes(tensor);
+        self.value_row_bytes(tensor, 0..tensor.shape(&self.config).0)
+    }
+
+    /// Some rows of [`Pack::value_bytes`].
+    pub fn value_row_bytes(&self, tensor: Tensor, rows: Range<usize>) -> Vec<u8> {
+        let (section, place) = Section::of_tensor(&self.config, tensor);
+        if let Place::Vector(_) = place {
+            return rows.flat_map(|_| self.tensor_bytes(tensor)).collect();
         }
-        self.tensor_f32(tensor).into_iter().flat_map(f32::to_le_bytes).collect()
+        let matrix = self.matrix(section);
+        let rows = rows.map(|row| place.row(row));
+        if self.is_bf16(tensor) {
+            return rows.flat_map(|row| matrix.row_bits(row).flat_map(u16::to_le_bytes)).collect();
+        }
+        rows.flat_map(|row| matrix.row_f32(row).flat_map(f32::to_le_bytes)).collect()
     }
 
     /// A tensor as it was in the checkpoint: row-major bf16 bytes.

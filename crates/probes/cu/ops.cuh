@@ -1,6 +1,12 @@
-// Inline assembly that the megakernel does not need, named as in its ptx.cuh.
+// Inline assembly that the megakernel does not need, named as in its ptx/.
 #pragma once
-#include "ptx.cuh"
+#include "ptx/barrier.cuh"
+#include "ptx/bulk_copy.cuh"
+#include "ptx/clock.cuh"
+#include "ptx/convert.cuh"
+#include "ptx/mbarrier.cuh"
+#include "ptx/memory.cuh"
+#include "ptx/mma.cuh"
 
 namespace ops {
 

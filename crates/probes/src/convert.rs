@@ -1,7 +1,7 @@
 //! Checks the conversion of every pair of e4m3 codes and of e2m1 codes to f16, bit for bit.
 
 use crate::gpu::Gpu;
-use crate::kernels::{Module, has_e2m1};
+use crate::kernels::Module;
 use crate::report::{Comparison, Convert, Mismatch};
 use crate::{ProbeError, reference};
 use cudarc::driver::PushKernelArg;
@@ -34,7 +34,7 @@ pub(crate) fn probe(gpu: &Gpu) -> Result<Convert, ProbeError> {
     let e4m3 = |words: &[u32], by: fn(u8) -> Option<u16>| {
         compare(words, |input| [input & 255, input >> 8].map(|code| by(code as u8)))
     };
-    let native = has_e2m1(gpu.arch);
+    let native = gpu.arch.has_e2m1();
     Ok(Convert {
         e4m3_by_cvt: e4m3(&read(&e4m3_cvt)?, reference::e4m3_by_cvt),
         e4m3_by_shift: e4m3(&read(&e4m3_shift)?, |code| Some(reference::e4m3_by_shift(code))),

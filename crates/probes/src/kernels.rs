@@ -21,13 +21,9 @@ pub enum Module {
     Handoff,
 }
 
-/// The headers for every source. The first two are the megakernel's.
-const HEADERS: [(&str, &str); 4] = [
-    ("types.cuh", include_str!("../../kernels/cu/types.cuh")),
-    ("ptx.cuh", include_str!("../../kernels/cu/ptx.cuh")),
-    ("ops.cuh", include_str!("../cu/ops.cuh")),
-    ("bound.cuh", include_str!("../cu/bound.cuh")),
-];
+/// The headers for every source, besides the megakernel's own types and assembly.
+const HEADERS: [(&str, &str); 2] =
+    [("ops.cuh", include_str!("../cu/ops.cuh")), ("bound.cuh", include_str!("../cu/bound.cuh"))];
 
 /// Numbers that host and kernels share, passed to the compiler as defines.
 pub(crate) mod shared {
@@ -102,9 +98,12 @@ impl Module {
     fn sources(self) -> Sources {
         let text = |(name, text): (&str, &str)| (name.to_owned(), text.to_owned());
         // By an include, so that messages name the file.
-        let entry = (ENTRY.to_owned(), format!("#include \"{}\"\n", self.file()));
+        let entry = (ENTRY.to_owned(), format!("#include \"../{}\"\n", self.file()));
         let files = HEADERS.into_iter().chain([(self.file(), self.text())]).map(text);
-        Sources::new(files.chain([entry]))
+        let ours = Sources::ours();
+        let ours =
+            ours.files().filter(|(name, _)| *name == "types.cuh" || name.starts_with("ptx/"));
+        Sources::new(files.chain(ours.map(text)).chain([entry]))
     }
 
     fn cubin_file(self, arch: Arch) -> String {
@@ -118,11 +117,6 @@ impl fmt::Display for Module {
     }
 }
 
-/// Returns whether the architecture has an instruction that converts e2m1.
-pub fn has_e2m1(arch: Arch) -> bool {
-    arch == Arch::Sm120a
-}
-
 /// Compiles one module.
 ///
 /// # Errors
@@ -132,7 +126,7 @@ pub fn compile(nvrtc: &Nvrtc, module: Module, arch: Arch) -> Result<Vec<u8>, Pro
         format!("-arch={arch}"),
         "--std=c++17".into(),
         "-default-device".into(),
-        format!("-DPROBE_HAS_E2M1={}", u8::from(has_e2m1(arch))),
+        format!("-DPROBE_HAS_E2M1={}", u8::from(arch.has_e2m1())),
     ];
     options.extend(shared::DEFINES.map(|(name, value)| format!("-D{name}={value}")));
     let compiled = nvrtc.compile(&module.sources(), arch, &options);

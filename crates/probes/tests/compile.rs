@@ -1,15 +1,25 @@
-//! Every probe's kernels for every architecture: needs NVRTC, which `cargo xtask kernels`
-//! installs. Without it these tests say so and pass, except in CI.
+//! Every probe's kernels for every architecture: needs NVRTC.
 
 #![allow(clippy::unwrap_used, reason = "a test, helpers and all")]
 
+#[path = "../../kernels/tests/common/harness.rs"]
+mod harness;
+
+use harness::tests;
 use monolith_kernels::nvrtc::Nvrtc;
 use monolith_kernels::{Arch, CubinInfo};
 use monolith_probes::kernels::{Module, compile};
 
-#[test]
+fn main() {
+    let with_nvrtc = tests![
+        every_kernel_compiles_and_lives_in_registers
+        a_folder_of_kernels_holds_every_one_and_nothing_else
+    ];
+    harness::run(&with_nvrtc, &[]);
+}
+
 fn every_kernel_compiles_and_lives_in_registers() {
-    let Some(nvrtc) = Nvrtc::for_tests() else { return };
+    let nvrtc = Nvrtc::for_tests();
     for arch in Arch::ALL {
         for module in Module::ALL {
             let cubin = compile(&nvrtc, module, arch).unwrap();
@@ -34,11 +44,7 @@ fn every_kernel_compiles_and_lives_in_registers() {
     }
 }
 
-#[test]
 fn a_folder_of_kernels_holds_every_one_and_nothing_else() {
-    if Nvrtc::for_tests().is_none() {
-        return;
-    }
     let folder = tempfile::tempdir().unwrap();
     monolith_probes::kernels::write(folder.path()).unwrap();
     let files = std::fs::read_dir(folder.path()).unwrap();

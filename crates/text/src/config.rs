@@ -1,4 +1,5 @@
-//! `tokenizer_config.json`: the fields that this crate uses.
+//! `tokenizer_config.json`, and `special_tokens_map.json` of older models: the fields that this
+//! crate uses.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -7,23 +8,33 @@ use serde::{Deserialize, Deserializer};
 
 use crate::{Error, file};
 
+const CONFIG: &str = "tokenizer_config.json";
+const MAP: &str = "special_tokens_map.json";
+
 /// The fields of `tokenizer_config.json` that are used. Each may be absent.
 #[derive(Debug, Default, Deserialize)]
 pub(crate) struct TokenizerConfig {
     pub tokenizer_class: Option<String>,
-    pub bos_token: Option<TokenText>,
-    pub sep_token: Option<TokenText>,
-    pub cls_token: Option<TokenText>,
-    pub mask_token: Option<TokenText>,
-    #[serde(default)]
-    pub eos_token: Field,
-    #[serde(default)]
-    pub unk_token: Field,
-    #[serde(default)]
-    pub pad_token: Field,
-    #[serde(default)]
-    pub added_tokens_decoder: BTreeMap<String, Added>,
+    #[serde(flatten)]
+    own: SpecialTokens,
+    /// Those of [`MAP`], where that file counts.
+    #[serde(skip)]
+    mapped: SpecialTokens,
+    pub added_tokens_decoder: Option<BTreeMap<String, Added>>,
     pub chat_template: Option<TemplateField>,
+}
+
+/// The special tokens that a file names, each under the name that a chat template knows.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct SpecialTokens {
+    pub bos_token: Field,
+    pub eos_token: Field,
+    pub unk_token: Field,
+    pub sep_token: Field,
+    pub pad_token: Field,
+    pub cls_token: Field,
+    pub mask_token: Field,
 }
 
 /// A token by its text, alone or inside an `AddedToken` object.
@@ -94,7 +105,15 @@ pub(crate) struct NamedTemplate {
 
 impl TokenizerConfig {
     pub fn path(dir: &Path) -> PathBuf {
-        dir.join("tokenizer_config.json")
+        dir.join(CONFIG)
+    }
+
+    /// One special token, and the name of the file that has the last word on it.
+    pub fn special(&self, of: impl Fn(&SpecialTokens) -> &Field) -> (&Field, &'static str) {
+        match of(&self.mapped) {
+            Field::Absent => (of(&self.own), CONFIG),
+            mapped => (mapped, MAP),
+        }
     }
 
     /// The special tokens by the names that a chat template knows, as in `special_tokens_map` of
@@ -103,23 +122,32 @@ impl TokenizerConfig {
         let class = self.tokenizer_class.as_deref().unwrap_or_default();
         let default =
             matches!(class, "Qwen2Tokenizer" | "Qwen2TokenizerFast").then_some("<|endoftext|>");
-        let text = |token: &'_ Option<TokenText>| token.as_ref().map(|t| t.as_str().to_owned());
+        let text = |of: fn(&SpecialTokens) -> &Field, default| {
+            self.special(of).0.or(default).map(str::to_owned)
+        };
         [
-            ("bos_token", text(&self.bos_token)),
-            ("eos_token", self.eos_token.or(default).map(str::to_owned)),
-            ("unk_token", self.unk_token.or(default).map(str::to_owned)),
-            ("sep_token", text(&self.sep_token)),
-            ("pad_token", self.pad_token.or(default).map(str::to_owned)),
-            ("cls_token", text(&self.cls_token)),
-            ("mask_token", text(&self.mask_token)),
+            ("bos_token", text(|tokens| &tokens.bos_token, None)),
+            ("eos_token", text(|tokens| &tokens.eos_token, default)),
+            ("unk_token", text(|tokens| &tokens.unk_token, default)),
+            ("sep_token", text(|tokens| &tokens.sep_token, None)),
+            ("pad_token", text(|tokens| &tokens.pad_token, default)),
+            ("cls_token", text(|tokens| &tokens.cls_token, None)),
+            ("mask_token", text(|tokens| &tokens.mask_token, None)),
         ]
         .into_iter()
         .filter_map(|(name, text)| Some((name, text?)))
         .collect()
     }
 
-    /// Reads the folder's file. Without a file, every field is absent.
+    /// Reads the folder's files. Without a file, every field of it is absent.
+    ///
+    /// `special_tokens_map.json` is read where `tokenizer_config.json` has no
+    /// `added_tokens_decoder`, and then replaces what both name: `transformers` 5.24 does so.
     pub fn load(dir: &Path) -> Result<Self, Error> {
-        Ok(file::read_json(&Self::path(dir))?.unwrap_or_default())
+        let mut config: Self = file::read_json(&Self::path(dir))?.unwrap_or_default();
+        if config.added_tokens_decoder.is_none() {
+            config.mapped = file::read_json(&dir.join(MAP))?.unwrap_or_default();
+        }
+        Ok(config)
     }
 }

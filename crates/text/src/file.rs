@@ -3,6 +3,7 @@
 use std::io::{ErrorKind, Read};
 use std::path::Path;
 
+use monolith_files::FileKind;
 use serde::de::DeserializeOwned;
 
 use crate::Error;
@@ -12,30 +13,29 @@ const JSON_BYTES_MAX: u64 = 256 << 20;
 /// Size limit of a chat template: Qwen3's is 4 KB, the largest known one 60 KB.
 const TEMPLATE_BYTES_MAX: u64 = 1 << 20;
 
-/// Recognises, by its first bytes, a file of another kind than its name says; otherwise `None`.
+/// Recognises, by its first bytes, a file of another kind than JSON; otherwise `None`.
 ///
 /// A clone without git-lfs leaves a pointer in place of a large file, a proxy or a login page
 /// leaves HTML, and some repositories hold other formats under a familiar name.
-#[must_use]
-pub fn mistaken_for(begin: &[u8]) -> Option<&'static str> {
-    let text = begin.trim_ascii_start();
-    let starts = |name: &str| {
-        text.get(..name.len()).is_some_and(|found| found.eq_ignore_ascii_case(name.as_bytes()))
-    };
-    if begin.starts_with(b"version https://git-lfs") {
-        return Some("a Git LFS pointer, not the file it stands for");
-    }
-    if ["<!doctype html", "<html"].into_iter().any(starts) {
-        return Some("an HTML page, not the file that was asked for");
-    }
-    if begin.starts_with(b"GGUF") {
-        return Some("a GGUF file of llama.cpp, not the file that its name promises");
-    }
-    None
+pub(crate) fn not_json(bytes: &[u8]) -> Option<FileKind> {
+    FileKind::of(bytes).filter(|kind| *kind != FileKind::Json)
 }
 
-/// Reads the file's text, or returns `None` if there is no such file.
-fn read_optional(path: &Path, most: u64) -> Result<Option<String>, Error> {
+/// Recognises, by its first bytes, a file of another kind than a template; otherwise `None`. A
+/// template may be empty, and may begin with a brace or as an XML document.
+fn not_a_template(bytes: &[u8]) -> Option<FileKind> {
+    let may_be = [FileKind::Empty, FileKind::Json, FileKind::Xml];
+    FileKind::of(bytes).filter(|kind| !may_be.contains(kind))
+}
+
+/// Reads the file's text, or returns `None` if there is no such file. `other` recognises a file
+/// that is not `wanted`.
+fn read_optional(
+    path: &Path,
+    most: u64,
+    wanted: &str,
+    other: fn(&[u8]) -> Option<FileKind>,
+) -> Result<Option<String>, Error> {
     let unreadable = |source| Error::Unreadable { path: path.to_owned(), source };
     let corrupt = |reason| Error::Corrupt { path: path.to_owned(), reason };
     let file = match std::fs::File::open(path) {
@@ -45,8 +45,8 @@ fn read_optional(path: &Path, most: u64) -> Result<Option<String>, Error> {
     };
     let mut bytes = Vec::new();
     file.take(most + 1).read_to_end(&mut bytes).map_err(unreadable)?;
-    if let Some(what) = mistaken_for(&bytes) {
-        return Err(corrupt(what.to_owned()));
+    if let Some(kind) = other(&bytes) {
+        return Err(corrupt(format!("not {wanted}, but {kind}")));
     }
     if bytes.len() as u64 > most {
         return Err(corrupt(format!("more than {} MiB, which no such file has", most >> 20)));
@@ -56,12 +56,12 @@ fn read_optional(path: &Path, most: u64) -> Result<Option<String>, Error> {
 
 /// Reads the text of a JSON file, or returns `None` if there is no such file.
 pub(crate) fn read_json_text(path: &Path) -> Result<Option<String>, Error> {
-    read_optional(path, JSON_BYTES_MAX)
+    read_optional(path, JSON_BYTES_MAX, "JSON text", not_json)
 }
 
 /// Reads a chat template's text, or returns `None` if there is no such file.
 pub(crate) fn read_template(path: &Path) -> Result<Option<String>, Error> {
-    read_optional(path, TEMPLATE_BYTES_MAX)
+    read_optional(path, TEMPLATE_BYTES_MAX, "a chat template", not_a_template)
 }
 
 /// Checks the size of a template, which may be part of a larger file.
@@ -88,17 +88,35 @@ mod tests {
     use super::*;
 
     #[test]
-    fn other_files_are_known_by_their_first_bytes() {
-        for (begin, what) in [
+    fn other_files_are_told_for_what_they_are() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("file");
+        let read = |bytes: &[u8]| {
+            std::fs::write(&path, bytes).unwrap();
+            [read_json_text(&path), read_template(&path)]
+                .map(|read| read.map_err(|error| error.to_string()))
+        };
+        for (bytes, what) in [
             (&b"version https://git-lfs.github.com/spec/v1\n"[..], "a Git LFS pointer"),
             (b"\n <!DOCTYPE html><html>", "an HTML page"),
-            (b"<html lang=\"en\">", "an HTML page"),
             (b"GGUF\x03\0\0\0", "a GGUF file"),
+            (b"PK\x03\x04\x14\0", "a ZIP archive"),
         ] {
-            assert!(mistaken_for(begin).unwrap().starts_with(what));
+            let [json, template] = read(bytes).map(Result::unwrap_err);
+            assert!(json.contains(&format!("file: not JSON text, but {what}")), "{json}");
+            assert!(template.contains(&format!("not a chat template, but {what}")), "{template}");
         }
-        for begin in [&b""[..], b"{}", b"<", b"\x10\0\0\0\0\0\0\0{", b"version 2"] {
-            assert_eq!(mistaken_for(begin), None);
+        for (bytes, is_json) in [
+            ("", false),
+            (" \n", false),
+            ("<?xml version=\"1.0\"?>{{ x }}", false),
+            ("{% set x = 1 %}", true),
+            ("{}", true),
+            ("version 2", true),
+        ] {
+            let [json, template] = read(bytes.as_bytes());
+            assert_eq!(json.is_ok(), is_json, "{bytes}");
+            assert_eq!(template.unwrap().unwrap(), bytes);
         }
     }
 

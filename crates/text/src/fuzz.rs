@@ -22,7 +22,7 @@ pub fn template(bytes: &[u8]) -> bool {
 /// A `tokenizer.json`: loads it, encodes a text under every policy, and decodes ids.
 #[must_use]
 pub fn tokenizer(bytes: &[u8]) -> bool {
-    if file::mistaken_for(bytes).is_some() {
+    if file::not_json(bytes).is_some() {
         return false;
     }
     let text = String::from_utf8_lossy(bytes);

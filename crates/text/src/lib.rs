@@ -22,7 +22,6 @@ mod tokenizer;
 
 pub use chat::{ChatOptions, ChatTemplate, Json, Message};
 pub use error::Error;
-pub use file::mistaken_for;
 pub use printable::{printable, printable_line};
 pub use stop::StopTokens;
 pub use stream::StreamDecoder;

@@ -7,7 +7,7 @@ use serde_json::Value;
 use tokenizers::{DecoderWrapper, Tokenizer as HfTokenizer};
 
 use crate::bytes::push_token_bytes;
-use crate::config::TokenizerConfig;
+use crate::config::{Field, TokenizerConfig};
 use crate::guard::catch;
 use crate::{Error, StreamDecoder, file};
 
@@ -81,7 +81,8 @@ pub struct Tokenizer {
 }
 
 impl Tokenizer {
-    /// Loads `tokenizer.json`, and `tokenizer_config.json` if there is one.
+    /// Loads `tokenizer.json`, and `tokenizer_config.json` and `special_tokens_map.json` if there
+    /// are any.
     ///
     /// Truncation and padding settings in the file are dropped: a prompt is never shortened
     /// silently.
@@ -94,7 +95,7 @@ impl Tokenizer {
         let text =
             file::read_json_text(&path)?.ok_or_else(|| Error::Missing { path: path.clone() })?;
         let mut tokenizer = Self::from_json(&text, &path)?;
-        tokenizer.apply_config(&TokenizerConfig::load(dir)?, &TokenizerConfig::path(dir))?;
+        tokenizer.apply_config(&TokenizerConfig::load(dir)?, dir)?;
         Ok(tokenizer)
     }
 
@@ -134,36 +135,36 @@ impl Tokenizer {
         })
     }
 
-    pub(crate) fn apply_config(
-        &mut self,
-        config: &TokenizerConfig,
-        path: &Path,
-    ) -> Result<(), Error> {
-        let corrupt = |reason| Error::Corrupt { path: path.to_owned(), reason };
-        let pad_text = config.pad_token.named().filter(|text| !text.is_empty());
-        for (id, added) in &config.added_tokens_decoder {
+    fn apply_config(&mut self, config: &TokenizerConfig, dir: &Path) -> Result<(), Error> {
+        let corrupt = |path, reason| Error::Corrupt { path, reason };
+        let pad = config.special(|tokens| &tokens.pad_token);
+        let pad_text = pad.0.named().filter(|text| !text.is_empty());
+        for (id, added) in config.added_tokens_decoder.iter().flatten() {
             let in_vocabulary = id.parse().ok().and_then(|id| self.token(id));
             // A batch of one needs no padding, so the padding token may be missing.
             let only_pads = in_vocabulary.is_none() && pad_text == Some(&*added.content);
             if in_vocabulary.as_ref() != Some(&added.content) && !only_pads {
-                return Err(corrupt(format!(
+                let reason = format!(
                     "added_tokens_decoder gives {:?} the id {id}, where tokenizer.json has {}",
                     added.content,
                     in_vocabulary.map_or("nothing".to_owned(), |token| format!("{token:?}")),
-                )));
+                );
+                return Err(corrupt(TokenizerConfig::path(dir), reason));
             }
         }
-        let named = |field: &str, text: Option<&str>| {
+        let named = |name: &str, (field, file): (&Field, &str)| {
             // An empty text names no token.
-            let Some(text) = text.filter(|text| !text.is_empty()) else { return Ok(None) };
+            let text = field.named().filter(|text| !text.is_empty());
+            let Some(text) = text else { return Ok(None) };
             let id = self.id(text).ok_or_else(|| {
-                corrupt(format!("{field} is {text:?}, which tokenizer.json does not have"))
+                let reason = format!("{name} is {text:?}, which tokenizer.json does not have");
+                corrupt(dir.join(file), reason)
             })?;
             Ok(Some(NamedToken { id, text: text.to_owned() }))
         };
-        let bos = named("bos_token", config.bos_token.as_ref().map(|token| token.as_str()))?;
-        let eos = named("eos_token", config.eos_token.named())?;
-        let pad = named("pad_token", pad_text).unwrap_or_else(|error| {
+        let bos = named("bos_token", config.special(|tokens| &tokens.bos_token))?;
+        let eos = named("eos_token", config.special(|tokens| &tokens.eos_token))?;
+        let pad = named("pad_token", pad).unwrap_or_else(|error| {
             self.warnings.push(format!("{error}; it is not needed, as nothing is padded"));
             None
         });
@@ -312,20 +313,20 @@ impl Tokenizer {
         self.added.iter().map(|(&id, text)| (id, text.as_str()))
     }
 
-    /// The beginning-of-text token, where `tokenizer_config.json` names one.
+    /// The beginning-of-text token, where the model's files name one.
     #[must_use]
     pub fn bos(&self) -> Option<&NamedToken> {
         self.bos.as_ref()
     }
 
-    /// The end token that `tokenizer_config.json` names. To end a generation, see
+    /// The end token that the model's files name. To end a generation, see
     /// [`StopTokens`](crate::StopTokens), which may hold more.
     #[must_use]
     pub fn eos(&self) -> Option<&NamedToken> {
         self.eos.as_ref()
     }
 
-    /// The padding token, where `tokenizer_config.json` names one.
+    /// The padding token, where the model's files name one.
     #[must_use]
     pub fn pad(&self) -> Option<&NamedToken> {
         self.pad.as_ref()

@@ -4,8 +4,9 @@
 
 use std::path::Path;
 
-use monolith_text::{EncodePolicy, Error, Tokenizer};
+use monolith_text::{ChatOptions, ChatTemplate, EncodePolicy, Error, Tokenizer};
 use serde_json::{Value, json};
+use tempfile::TempDir;
 
 /// A byte-level tokenizer of single ASCII letters, with one special token and one that the
 /// post-processor puts first.
@@ -44,12 +45,18 @@ fn vocab() -> Value {
 }
 
 fn load(tokenizer: &Value, config: Option<&str>) -> Result<Tokenizer, Error> {
+    Tokenizer::load(folder(tokenizer, &[("tokenizer_config.json", config)]).path())
+}
+
+/// A folder with this tokenizer, and with those of the files that have a text.
+fn folder(tokenizer: &Value, files: &[(&str, Option<&str>)]) -> TempDir {
     let dir = tempfile::tempdir().unwrap();
     std::fs::write(dir.path().join("tokenizer.json"), tokenizer.to_string()).unwrap();
-    if let Some(config) = config {
-        std::fs::write(dir.path().join("tokenizer_config.json"), config).unwrap();
+    for (name, text) in files {
+        let Some(text) = text else { continue };
+        std::fs::write(dir.path().join(name), text).unwrap();
     }
-    Tokenizer::load(dir.path())
+    dir
 }
 
 #[test]
@@ -72,6 +79,54 @@ fn the_config_names_tokens_as_text_or_object() {
     assert_eq!(tokenizer.pad(), None);
 }
 
+/// As in transformers 5.24: `special_tokens_map.json` counts where `tokenizer_config.json` has no
+/// `added_tokens_decoder`, and then replaces what both name.
+#[test]
+fn an_older_models_special_tokens_are_in_a_map() {
+    let own = r#"{"bos_token": "<|end|>", "sep_token": "a", "mask_token": "b"}"#;
+    let newer = r#"{"bos_token": "<|end|>", "added_tokens_decoder": {}}"#;
+    let map = r#"{"bos_token": {"content": "<s>", "lstrip": false}, "eos_token": "<|end|>",
+                  "sep_token": null, "additional_special_tokens": ["<s>"]}"#;
+    for (config, map, expected) in [
+        (None, None, "|||"),
+        (None, Some(map), "<s>|<|end|>||"),
+        (Some("{}"), Some(map), "<s>|<|end|>||"),
+        (Some(own), None, "<|end|>||a|b"),
+        (Some(own), Some(map), "<s>|<|end|>||b"),
+        (Some(newer), Some(map), "<|end|>|||"),
+        (Some(newer), Some("not read"), "<|end|>|||"),
+    ] {
+        let template = "{{ bos_token }}|{{ eos_token }}|{{ sep_token }}|{{ mask_token }}";
+        let files = [
+            ("tokenizer_config.json", config),
+            ("special_tokens_map.json", map),
+            ("chat_template.jinja", Some(template)),
+        ];
+        let dir = folder(&tiny(), &files);
+        let chat = ChatTemplate::load(dir.path()).unwrap();
+        assert_eq!(chat.render(&[], &ChatOptions::default()).unwrap(), expected);
+        let tokenizer = Tokenizer::load(dir.path()).unwrap();
+        let texts = [tokenizer.bos(), tokenizer.eos()];
+        let texts = texts.map(|token| token.map_or("", |token| &*token.text));
+        assert!(expected.starts_with(&texts.join("|")), "{texts:?}");
+    }
+}
+
+#[test]
+fn a_map_that_is_wrong_is_named() {
+    for (map, reason) in [
+        (r#"{"eos_token": "</s>"}"#, "eos_token is \"</s>\", which tokenizer.json does not have"),
+        (r#"{"eos_token": 3}"#, "expected a token"),
+        ("[", "EOF while parsing"),
+    ] {
+        let config = r#"{"eos_token": "<|end|>"}"#;
+        let files =
+            [("tokenizer_config.json", Some(config)), ("special_tokens_map.json", Some(map))];
+        let error = Tokenizer::load(folder(&tiny(), &files).path()).unwrap_err().to_string();
+        assert!(error.contains("special_tokens_map.json: ") && error.contains(reason), "{error}");
+    }
+}
+
 #[test]
 fn a_missing_tokenizer_is_named() {
     let dir = tempfile::tempdir().unwrap();
@@ -91,6 +146,7 @@ fn corrupt_files_are_named_with_what_is_wrong() {
         (b"version https://git-lfs.github.com/spec/v1\noid", "a Git LFS pointer"),
         (b"<!DOCTYPE html>\n<html>", "an HTML page"),
         (b"GGUF\x03", "a GGUF file"),
+        (b"\n", "tokenizer.json: not JSON text, but an empty file"),
     ] {
         std::fs::write(dir.path().join("tokenizer.json"), contents).unwrap();
         let error = Tokenizer::load(dir.path()).unwrap_err();

@@ -20,7 +20,7 @@ use crate::{Engine, EngineError, EngineInfo};
 use monolith_abi::EventKind;
 use monolith_abi::Phase;
 use monolith_abi::dump::{Dump, NO_BLOCK, NO_LAYER};
-use monolith_abi::kernel::NOT_A_NUMBER;
+use monolith_abi::kernel::{NO_ROW, NOT_A_NUMBER};
 use monolith_handoff::Exchange;
 use monolith_model::Config;
 use monolith_pack::Pack;
@@ -156,7 +156,7 @@ impl CpuEngine {
     /// returns, every worker has finished the step.
     fn argmax(&mut self, kind: StepKind) -> Result<u32, EngineError> {
         let begin_ns = self.shared.now_ns();
-        let (mut largest, mut index) = (f32::NEG_INFINITY, NOT_A_NUMBER - 1);
+        let (mut largest, mut index) = (f32::NEG_INFINITY, NO_ROW);
         let mut waited_for = None;
         for worker in 0..self.shared.plan.workers {
             let Shared { exchange, plan, timeout, abort, .. } = &*self.shared;

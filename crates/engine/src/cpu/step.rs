@@ -10,7 +10,7 @@ use super::simd::{LANES, silu, sum_of_squares};
 use super::team::{Injected, Shared};
 use crate::rope::RopeTable;
 use monolith_abi::dump::{NO_BLOCK, NO_LAYER};
-use monolith_abi::kernel::NOT_A_NUMBER;
+use monolith_abi::kernel::{NO_ROW, NOT_A_NUMBER};
 use monolith_abi::{EventKind, Phase, WeightFormat, pack::TILE_ROWS};
 use monolith_handoff::{Exchange, Fault};
 use monolith_pack::{LayerSection, Section};
@@ -107,7 +107,7 @@ impl<const XRAY: bool> Step<'_, XRAY> {
         }
         // A worker publishes here after its last read of the step, and the host starts the next
         // step when all workers have published. Otherwise a fast worker could lap a slow one.
-        self.publish_final(f32::NEG_INFINITY, NOT_A_NUMBER - 1);
+        self.publish_final(f32::NEG_INFINITY, NO_ROW);
         Ok(())
     }
 
@@ -207,7 +207,7 @@ impl<const XRAY: bool> Step<'_, XRAY> {
         let begin = self.stamp();
         let scale = self.norm(&self.shared.final_norm, self.shared.formats().head);
         let tiles = self.shared.plan.share(Phase::LmHead, self.worker);
-        let (mut largest, mut index) = (f32::NEG_INFINITY, NOT_A_NUMBER - 1);
+        let (mut largest, mut index) = (f32::NEG_INFINITY, NO_ROW);
         self.product(Section::LmHead, tiles, |step, row, values| {
             for (row, logit) in (row..step.shared.config().vocab).zip(values) {
                 let logit = logit * scale;

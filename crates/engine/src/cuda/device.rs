@@ -1,11 +1,11 @@
 //! Finds the GPU, loads the kernel, and holds the host memory for a fault record.
 
-use super::fault::record_from;
 use crate::EngineError;
 use cudarc::driver::sys::{self, CUdevice_attribute, CUfunction_attribute};
 use cudarc::driver::{CudaContext, CudaFunction, CudaStream, DriverError, PinnedHostSlice};
 use cudarc::nvrtc::Ptx;
-use monolith_abi::kernel::FaultRecord;
+use monolith_abi::kernel::{FAULT_FILLED, FaultRecord};
+use monolith_abi::step::{Step, shared_bytes};
 use monolith_kernels::{Arch, KernelError, Shape, Variant};
 use monolith_model::Config;
 use std::sync::Arc;
@@ -21,9 +21,7 @@ pub(super) struct Gpu {
     pub(super) name: String,
     pub(super) multiprocessors: usize,
     pub(super) clock_hz: u64,
-    pub(super) threads: u32,
-    pub(super) shared_bytes: u32,
-    pub(super) slot_units: usize,
+    pub(super) step: Step,
 }
 
 /// Converts an error of the driver to ours.
@@ -67,10 +65,9 @@ pub fn usable(device: usize) -> Result<UsableGpu, EngineError> {
 /// Returns the GPU's context, its name, and the architecture of the kernels that run on it.
 fn find(device: usize) -> Result<(Arc<CudaContext>, String, Arch), EngineError> {
     monolith_kernels::check_driver(driver_version())?;
-    let no_gpu = |error| EngineError::Gpu(format!("the GPU's driver: {error}"));
-    let context = CudaContext::new(device).map_err(no_gpu)?;
-    let name = context.name().map_err(no_gpu)?;
-    let (major, minor) = context.compute_capability().map_err(no_gpu)?;
+    let context = CudaContext::new(device).map_err(EngineError::Gpu)?;
+    let name = context.name().map_err(EngineError::Gpu)?;
+    let (major, minor) = context.compute_capability().map_err(EngineError::Gpu)?;
     let arch = Arch::of_gpu(&name, major as u32, minor as u32)?;
     Ok((context, name, arch))
 }
@@ -80,14 +77,11 @@ pub(super) fn open(device: usize, variant: &Variant, config: &Config) -> Result<
     let shape = Shape::of(config).map_err(KernelError::from)?;
     let (context, name, arch) = find(device)?;
     let cubin = monolith_kernels::load(arch, &shape, variant)?;
-    let constant = |name: &str| cubin.info.constant(name);
-    let (threads, shared_bytes) =
-        (constant("monolith_threads")?, constant("monolith_shared_bytes")?);
-    let slot_units = constant("monolith_slot_units")?;
+    let step = variant.step(arch, &shape);
     let module = context.load_module(Ptx::from_binary(cubin.bytes.to_vec())).map_err(gpu_error)?;
     let kernel = module.load_function("monolith_step").map_err(gpu_error)?;
     let dynamic = CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
-    kernel.set_attribute(dynamic, shared_bytes as i32).map_err(gpu_error)?;
+    kernel.set_attribute(dynamic, shared_bytes(&step) as i32).map_err(gpu_error)?;
     let count = CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT;
     let multiprocessors = context.attribute(count).map_err(gpu_error)? as usize;
     let rate = CUdevice_attribute::CU_DEVICE_ATTRIBUTE_CLOCK_RATE;
@@ -101,12 +95,13 @@ pub(super) fn open(device: usize, variant: &Variant, config: &Config) -> Result<
         kernel_key: cubin.key,
         name,
         multiprocessors,
-        threads: threads as u32,
-        shared_bytes: shared_bytes as u32,
-        slot_units: slot_units as usize,
+        step,
         context,
     })
 }
+
+/// Words of a fault record.
+const RECORD_WORDS: usize = size_of::<FaultRecord>() / 4;
 
 /// Host memory to which the kernel writes a fault.
 #[derive(Debug)]
@@ -114,11 +109,10 @@ pub(super) struct FaultWords(PinnedHostSlice<u32>);
 
 impl FaultWords {
     pub(super) fn new(context: &Arc<CudaContext>) -> Result<FaultWords, EngineError> {
-        let words = size_of::<FaultRecord>() / 4;
         let flags = sys::CU_MEMHOSTALLOC_DEVICEMAP;
         // SAFETY: the memory is written to before it is read, two lines below.
         let mut memory =
-            unsafe { context.alloc_pinned_with_flags(words, flags) }.map_err(gpu_error)?;
+            unsafe { context.alloc_pinned_with_flags(RECORD_WORDS, flags) }.map_err(gpu_error)?;
         memory.as_mut_slice().map_err(gpu_error)?.fill(0);
         Ok(FaultWords(memory))
     }
@@ -130,12 +124,14 @@ impl FaultWords {
 
     /// Returns the record, once the kernel has filled it.
     pub(super) fn read(&self) -> Option<FaultRecord> {
-        let words = self.0.as_slice().ok()?;
-        let word = |at: usize| {
+        let memory = self.0.as_slice().ok()?;
+        let mut words = [0_u32; RECORD_WORDS];
+        for (to, from) in words.iter_mut().zip(memory) {
             // SAFETY: the reference is valid; the read is volatile since a kernel writes there.
-            unsafe { std::ptr::from_ref(&words[at]).read_volatile() }
-        };
-        record_from(word)
+            *to = unsafe { std::ptr::from_ref(from).read_volatile() };
+        }
+        let record: FaultRecord = zerocopy::transmute!(words);
+        (record.state == FAULT_FILLED).then_some(record)
     }
 }
 
@@ -144,4 +140,22 @@ impl FaultWords {
 pub(super) fn rope_table(config: &Config, context: usize) -> Vec<f32> {
     let table = crate::rope::RopeTable::new(config, context);
     table.angles().iter().flat_map(|&(cos, sin)| [cos, sin]).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::error::Error;
+
+    /// The messages themselves are the driver's, which may not be there.
+    #[test]
+    fn what_the_driver_said_is_the_source() {
+        let said = DriverError(sys::CUresult::CUDA_ERROR_NO_DEVICE);
+        let (no_gpu, refused) = (EngineError::Gpu(said), gpu_error(said));
+        assert!(no_gpu.is_no_engine() && !refused.is_no_engine());
+        for error in [no_gpu, refused] {
+            let source = error.source().and_then(|source| source.downcast_ref::<DriverError>());
+            assert!(source == Some(&said));
+        }
+    }
 }

@@ -8,30 +8,11 @@ use monolith_abi::kernel::{FAULT_FILLED, FaultRecord};
 use monolith_abi::{Phase, Role, WaitKind};
 use std::time::Duration;
 
-/// Words of a record.
-pub(super) const RECORD_WORDS: usize = size_of::<FaultRecord>() / 4;
 /// Records of a block: its consumers', then its loader's.
 pub(super) const BLOCK_RECORDS: usize = 2;
 
-/// Decodes a record from its words, once it is filled.
-pub(super) fn record_from(word: impl Fn(usize) -> u32) -> Option<FaultRecord> {
-    (word(0) == FAULT_FILLED).then(|| FaultRecord {
-        state: word(0),
-        kind: word(1),
-        block: word(2),
-        warp: word(3),
-        layer: word(4),
-        phase: word(5),
-        unit: word(6),
-        expected: word(7),
-        seen: word(8),
-        epoch: word(9),
-        reserved: [0; 6],
-    })
-}
-
 /// Converts the record to a wait; `None` for ids that this version does not know.
-fn wait_from(record: &FaultRecord, role: Role, producers: &Producers<'_>) -> Option<BlockWait> {
+fn wait_from(record: &FaultRecord, role: Role, producers: &Producers) -> Option<BlockWait> {
     let kind = WaitKind::from_id(u8::try_from(record.kind).ok()?)?;
     let producer = match kind {
         WaitKind::Exchange => producers.of_unit(record.unit as usize) as u32,
@@ -51,21 +32,20 @@ fn wait_from(record: &FaultRecord, role: Role, producers: &Producers<'_>) -> Opt
     })
 }
 
-/// Returns what every role waited for, from the words of all blocks' records.
-pub(super) fn waits_from(words: &[u32], producers: &Producers<'_>) -> Vec<BlockWait> {
-    let records = words.chunks_exact(RECORD_WORDS).enumerate();
-    let wait = |(at, words): (usize, &[u32])| {
+/// Returns what every role waited for, from all blocks' records.
+pub(super) fn waits_from(records: &[FaultRecord], producers: &Producers) -> Vec<BlockWait> {
+    let wait = |(at, record): (usize, &FaultRecord)| {
         let role = if at % BLOCK_RECORDS == 0 { Role::Consumer } else { Role::Loader };
-        wait_from(&record_from(|word| words[word])?, role, producers)
+        (record.state == FAULT_FILLED).then(|| wait_from(record, role, producers))?
     };
-    records.filter_map(wait).collect()
+    records.iter().enumerate().filter_map(wait).collect()
 }
 
 /// Returns the cause as an error with all waits; `dump` has everything but these two.
 pub(super) fn error_from(
     cause: &FaultRecord,
     waits: Vec<BlockWait>,
-    producers: &Producers<'_>,
+    producers: &Producers,
     about: About,
 ) -> EngineError {
     let role = if cause.warp < about.consumer_warps { Role::Consumer } else { Role::Loader };
@@ -97,14 +77,12 @@ pub(super) struct About {
 
 #[cfg(test)]
 mod tests {
+    use super::super::tests::step;
     use super::*;
     use crate::plan::Plan;
-    use monolith_kernels::variant::TABLE;
-    use monolith_model::Config;
 
     fn error(record: &FaultRecord) -> String {
-        let config = Config::qwen3_0_6b();
-        let producers = Producers::new(&config, &TABLE[0], 132, 20);
+        let producers = Producers::new(step(), 132, 20);
         let about = About {
             variant: "bf16-flag".into(),
             device: "a test".into(),
@@ -119,8 +97,7 @@ mod tests {
 
     #[test]
     fn an_exchange_names_the_producer() {
-        let config = Config::qwen3_0_6b();
-        let plan = Plan::new(&config, 132);
+        let plan = Plan::of(step(), 132);
         for phase in [Phase::Qkv, Phase::OProj, Phase::GateUp, Phase::Down] {
             for index in [0, 7, plan.width(phase) - 1] {
                 let said = error(&FaultRecord {
@@ -159,17 +136,18 @@ mod tests {
 
     #[test]
     fn every_filled_record_is_a_wait_of_its_role() {
-        let config = Config::qwen3_0_6b();
-        let producers = Producers::new(&config, &TABLE[0], 132, 20);
-        let mut words = vec![0; 3 * BLOCK_RECORDS * RECORD_WORDS];
+        let producers = Producers::new(step(), 132, 20);
+        let mut records = [FaultRecord::default(); 3 * BLOCK_RECORDS];
         for (at, block) in [(1, 0), (4, 2)] {
-            let record = &mut words[at * RECORD_WORDS..];
-            record[0] = FAULT_FILLED;
-            record[1] = WaitKind::RingEmpty as u32;
-            record[2] = block;
-            record[5] = Phase::Down as u32;
+            records[at] = FaultRecord {
+                state: FAULT_FILLED,
+                kind: WaitKind::RingEmpty as u32,
+                block,
+                phase: Phase::Down as u32,
+                ..FaultRecord::default()
+            };
         }
-        let waits = waits_from(&words, &producers);
+        let waits = waits_from(&records, &producers);
         let seen: Vec<_> = waits.iter().map(|wait| (wait.block, wait.role)).collect();
         assert_eq!(seen, [(0, Role::Loader), (2, Role::Consumer)]);
     }

@@ -3,31 +3,34 @@
 
 mod device;
 mod fault;
+mod launch;
 mod params;
 mod producer;
 mod xray;
 
+use crate::plan::Plan;
 use crate::{Decoded, Engine, EngineError, EngineInfo};
 use cudarc::driver::sys::CUevent_flags;
-use cudarc::driver::{CudaEvent, CudaFunction, CudaSlice, CudaStream, LaunchConfig, PushKernelArg};
+use cudarc::driver::{CudaEvent, CudaSlice, CudaStream};
 use device::{FaultWords, gpu_error, open, rope_table};
 pub use device::{UsableGpu, usable};
-use fault::{About, BLOCK_RECORDS, RECORD_WORDS};
+use fault::{About, BLOCK_RECORDS};
 use monolith_abi::Phase;
 use monolith_abi::dump::Dump;
 use monolith_abi::kernel::{
-    BLOCKS_MAX, EOS_MAX, FaultRecord, STEP_APPENDS, STEP_HAS_HEAD, STOPPED_END_OF_TEXT,
+    BLOCKS_MAX, Control, EOS_MAX, FaultRecord, STEP_APPENDS, STEP_HAS_HEAD, STOPPED_END_OF_TEXT,
     STOPPED_NOT_A_NUMBER, StepArgs,
 };
+use monolith_abi::step::Step;
 use monolith_kernels::Variant;
 use monolith_model::Config;
 use monolith_pack::{Formats, Pack};
-use params::Param;
 use producer::Producers;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
 use xray::Recording;
+use zerocopy::{FromBytes, IntoBytes};
 
 /// The default context, unless the model's maximum is lower.
 const DEFAULT_CONTEXT: usize = 4096;
@@ -36,8 +39,8 @@ const DEFAULT_CONTEXT: usize = 4096;
 /// of a second on the slowest GPU.
 const PREFILL_CHUNK: usize = 64;
 
-/// Index of [`monolith_abi::kernel::Control::stopped`] among the control words.
-const STOPPED_WORD: usize = std::mem::offset_of!(monolith_abi::kernel::Control, stopped) / 4;
+/// Index of [`Control::stopped`] among the control words.
+const STOPPED_WORD: usize = std::mem::offset_of!(Control, stopped) / 4;
 
 /// Options for loading the CUDA engine.
 #[derive(Clone, Debug)]
@@ -94,12 +97,12 @@ pub struct CudaEngine {
     pack: Arc<Pack>,
     info: EngineInfo,
     stream: Arc<CudaStream>,
-    kernel: CudaFunction,
-    launch: LaunchConfig,
+    launch: Box<dyn launch::Strategy>,
     args: StepArgs,
     buffers: Buffers,
     fault: FaultWords,
     variant: &'static Variant,
+    step: Step,
     timeout: Duration,
     clock_hz: u64,
     /// Where a recording variant's steps write.
@@ -143,7 +146,8 @@ impl CudaEngine {
             let most = gpu.multiprocessors.min(BLOCKS_MAX as usize);
             return Err(EngineError::BlockCount { blocks, max: most, gpu: gpu.name });
         }
-        let buffers = Buffers::new(&stream, &pack, context, gpu.slot_units).map_err(gpu_error)?;
+        let buffers =
+            Buffers::new(&stream, &pack, context, gpu.step.sizes.slot_units).map_err(gpu_error)?;
         let recording = variant.xray.then(|| Recording::new(&stream, blocks));
         let recording = recording.transpose().map_err(gpu_error)?;
         let fault = FaultWords::new(&gpu.context)?;
@@ -162,18 +166,14 @@ impl CudaEngine {
                 nvrtc: gpu.nvrtc,
                 steps_ahead: 16,
             },
-            launch: LaunchConfig {
-                grid_dim: (blocks as u32, 1, 1),
-                block_dim: (gpu.threads, 1, 1),
-                shared_mem_bytes: gpu.shared_bytes,
-            },
-            kernel: gpu.kernel,
+            launch: launch::strategy(variant.launch, gpu.kernel, &gpu.step, blocks),
             stream,
             pack,
             args,
             buffers,
             fault,
             variant,
+            step: gpu.step,
             timeout: options.timeout,
             clock_hz: gpu.clock_hz,
             recording,
@@ -212,15 +212,9 @@ impl CudaEngine {
         self.args.epoch = self.args.epoch.checked_add(1).ok_or(EngineError::Stopped)?;
         self.args.position = position as u32;
         self.args.flags = flags;
-        let param = Param(self.args);
-        let mut launch = self.stream.launch_builder(&self.kernel);
-        launch.arg(&param);
-        // SAFETY: the parameter is the kernel's one parameter, its layout asserted on both
-        // sides; every address in it is of memory that this engine holds, and the position and
-        // token were checked against the sizes of that memory. Cooperative: all blocks are
-        // resident, or the launch is refused.
-        unsafe { launch.launch_cooperative(self.launch) }.map_err(gpu_error)?;
-        Ok(())
+        // SAFETY: every address in the parameters is of memory that this engine holds, and the
+        // position and token were checked against the sizes of that memory.
+        unsafe { self.launch.launch(&self.stream, &self.args) }
     }
 
     /// Waits for the launched steps and returns their error, if any, or else whether a stop token
@@ -249,8 +243,8 @@ impl CudaEngine {
     }
 
     /// Returns the owners of the values of the step at this position.
-    fn producers(&self, position: usize) -> Producers<'_> {
-        Producers::new(self.pack.config(), self.variant, self.info.blocks, position)
+    fn producers(&self, position: usize) -> Producers {
+        Producers::new(self.step, self.info.blocks, position)
     }
 
     fn fault_error(&self, cause: &FaultRecord) -> EngineError {
@@ -259,6 +253,7 @@ impl CudaEngine {
         let position = self.args.position.saturating_sub(later) as usize;
         let producers = self.producers(position);
         let words = self.stream.clone_dtoh(&self.buffers.waits).unwrap_or_default();
+        let waits = <[FaultRecord]>::ref_from_bytes(words.as_bytes()).unwrap_or_default();
         let about = About {
             variant: self.info.variant.clone(),
             device: self.info.device.clone(),
@@ -266,9 +261,9 @@ impl CudaEngine {
             blocks: self.info.blocks,
             position,
             timeout: self.timeout,
-            consumer_warps: self.launch.block_dim.0 / 32 - self.variant.other_warps(),
+            consumer_warps: self.step.tuning.consumer_warps as u32,
         };
-        fault::error_from(cause, fault::waits_from(&words, &producers), &producers, about)
+        fault::error_from(cause, fault::waits_from(waits, &producers), &producers, about)
     }
 
     /// Decodes greedily, up to and including the first token that is one of `stops` (at most
@@ -358,8 +353,8 @@ impl CudaEngine {
     fn dump(&self, epoch: u32, position: usize) -> Result<Dump, EngineError> {
         let no_xray = || EngineError::NoXray(self.info.variant.clone());
         let recording = self.recording.as_ref().ok_or_else(no_xray)?;
-        let bytes = recording.bytes(&self.stream).map_err(gpu_error)?;
-        let blocks = xray::blocks_from(&bytes, epoch, &self.producers(position))?;
+        let words = recording.words(&self.stream).map_err(gpu_error)?;
+        let blocks = xray::blocks_from(&words, epoch, &self.producers(position))?;
         Ok(Dump {
             engine: self.info.engine.into(),
             variant: self.variant.headline().unwrap_or(self.variant).name.into(),
@@ -420,8 +415,9 @@ impl Buffers {
             tokens: stream.alloc_zeros(context + 1)?,
             greedy: stream.alloc_zeros(context)?,
             logits: stream.alloc_zeros(config.vocab)?,
-            control: stream.alloc_zeros(size_of::<monolith_abi::kernel::Control>() / 4)?,
-            waits: stream.alloc_zeros(BLOCKS_MAX as usize * BLOCK_RECORDS * RECORD_WORDS)?,
+            control: stream.alloc_zeros(size_of::<Control>() / 4)?,
+            waits: stream
+                .alloc_zeros(BLOCKS_MAX as usize * BLOCK_RECORDS * size_of::<FaultRecord>() / 4)?,
         })
     }
 }
@@ -525,14 +521,25 @@ impl Engine for CudaEngine {
     }
 
     fn intermediate(&self, layer: usize, phase: Phase) -> Option<Vec<f32>> {
-        let config = self.pack.config();
-        if layer >= config.layers || !phase.is_per_layer() || self.args.epoch == 0 {
+        if layer >= self.step.dims.layers || !phase.is_per_layer() || self.args.epoch == 0 {
             return None;
         }
-        let plan = crate::plan::Plan::new(config, self.info.blocks);
+        let plan = Plan::of(self.step, self.info.blocks);
         let base = plan.base(layer, phase);
         let units = self.buffers.slots.slice(base..base + plan.width(phase));
         let words = self.stream.clone_dtoh(&units).ok()?;
         Some(words.into_iter().map(|word| f32::from_bits(word as u32)).collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use monolith_kernels::variant::TABLE;
+    use monolith_kernels::{Arch, Shape};
+
+    /// The step of the plain kernel for Qwen3-0.6B on an H200.
+    pub(super) fn step() -> Step {
+        TABLE[0].step(Arch::SM_90A, &Shape::of(&Config::qwen3_0_6b()).unwrap())
     }
 }

@@ -1,53 +1,39 @@
-//! Finds the block that publishes a value: the inverse of the kernel's rules.
+//! Finds the block that publishes a value: the inverse of the kernel's rules (`abi::step`).
 
 use crate::plan::Plan;
 use monolith_abi::Phase;
-use monolith_abi::kernel::BLOCKS_MAX;
-use monolith_kernels::Variant;
-use monolith_model::Config;
-
-/// Units of a head's partial result besides its values: the largest score and the sum of weights.
-const PARTIAL_EXTRA: usize = 2;
+use monolith_abi::step::{Step, active_splits, attention_unit, first_combined};
 
 /// The owners of one step's units.
-pub(super) struct Producers<'a> {
-    config: &'a Config,
-    variant: &'a Variant,
+pub(super) struct Producers {
     plan: Plan,
-    blocks: usize,
     position: usize,
 }
 
-impl Producers<'_> {
-    pub(super) fn new<'a>(
-        config: &'a Config,
-        variant: &'a Variant,
-        blocks: usize,
-        position: usize,
-    ) -> Producers<'a> {
-        Producers { config, variant, plan: Plan::new(config, blocks), blocks, position }
+impl Producers {
+    pub(super) fn new(step: Step, blocks: usize, position: usize) -> Producers {
+        Producers { plan: Plan::of(step, blocks), position }
+    }
+
+    fn step(&self) -> &Step {
+        self.plan.step()
     }
 
     /// Layers of the model.
     pub(super) fn layers(&self) -> usize {
-        self.config.layers
+        self.step().dims.layers
     }
 
     /// Returns the owner of a unit; units are counted from the first slot.
     pub(super) fn of_unit(&self, unit: usize) -> usize {
-        let layer_units = self.plan.base(1, Phase::Qkv);
-        let partials = self.config.layers * layer_units;
-        let per_head = self.splits() * (self.config.head_dim + PARTIAL_EXTRA);
-        let layer_partials = self.config.heads * per_head;
-        let finals = partials + self.config.layers * layer_partials;
-        if unit >= finals {
-            return (unit - finals) % (2 * BLOCKS_MAX as usize) / 2;
+        let sizes = &self.step().sizes;
+        if let Some(within) = unit.checked_sub(sizes.final_base) {
+            return within % sizes.final_units / 2;
         }
-        if unit >= partials {
-            let slot = (unit - partials) % layer_partials / (self.config.head_dim + PARTIAL_EXTRA);
-            return self.of_partial(slot);
+        if let Some(within) = unit.checked_sub(sizes.partials_base) {
+            return self.of_partial(within % sizes.layer_partials / sizes.partial_units);
         }
-        let layer = unit / layer_units;
+        let layer = unit / sizes.layer_units;
         let starts_before = |phase: &Phase| self.plan.base(layer, *phase) <= unit;
         let phase = Phase::LAYER.into_iter().rev().find(starts_before).unwrap_or(Phase::Qkv);
         self.of_value(phase, unit - self.plan.base(layer, phase))
@@ -58,28 +44,24 @@ impl Producers<'_> {
         if phase != Phase::Attention {
             return self.plan.owner(phase, index);
         }
-        let head = index / self.config.head_dim;
-        if self.active_splits() == 1 {
-            head / self.config.group_heads() % self.blocks
+        let head = index / self.step().dims.head_dim;
+        let tuning = &self.step().tuning;
+        if active_splits(self.position + 1, tuning.kv_chunk, tuning.kv_splits) == 1 {
+            self.of_split(head, 0)
         } else {
-            // The blocks that combine have no positions themselves until the context is long.
-            self.blocks - 1 - head % self.blocks
+            first_combined(head % self.plan.workers, self.plan.workers)
         }
     }
 
     /// Returns the owner of one split's partial result of one query head, counted head by head.
     fn of_partial(&self, slot: usize) -> usize {
-        let (head, split) = (slot / self.splits(), slot % self.splits());
-        let unit = split * self.config.kv_heads + head / self.config.group_heads();
-        unit % self.blocks
+        let splits = self.step().tuning.kv_splits;
+        self.of_split(slot / splits, slot % splits)
     }
 
-    fn splits(&self) -> usize {
-        self.variant.kv_splits as usize
-    }
-
-    /// Returns the number of splits that have positions.
-    fn active_splits(&self) -> usize {
-        (self.position + 1).div_ceil(self.variant.kv_chunk as usize).min(self.splits())
+    /// Returns the block that attends to a split's positions for a query head.
+    fn of_split(&self, head: usize, split: usize) -> usize {
+        let kv_head = head / self.step().sizes.group_heads;
+        attention_unit(kv_head, split, self.step().dims.kv_heads) % self.plan.workers
     }
 }

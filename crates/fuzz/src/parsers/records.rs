@@ -22,7 +22,7 @@ pub const PARSERS: &[Parser] = &[
         corpus: || Ok(vec![rows()?]),
         mutate: lines_mutated,
         prepare: |scratch| prepare(scratch, "gate"),
-        run: |bytes, scratch| scratch.put("run/rows.jsonl", bytes) && is_reported(scratch),
+        run: |bytes, scratch| takes(bytes, scratch, "run/rows.jsonl", is_reported),
     },
     Parser {
         name: "commands",
@@ -31,7 +31,7 @@ pub const PARSERS: &[Parser] = &[
         corpus: || Ok(vec![first_lines(&corpus::file(&format!("{RUN}/commands.jsonl"))?, 3)]),
         mutate: lines_mutated,
         prepare: |scratch| prepare(scratch, ""),
-        run: |bytes, scratch| scratch.put("run/commands.jsonl", bytes) && is_reported(scratch),
+        run: |bytes, scratch| takes(bytes, scratch, "run/commands.jsonl", is_reported),
     },
     Parser {
         name: "gate",
@@ -42,7 +42,7 @@ pub const PARSERS: &[Parser] = &[
             sealed(input, other, random, |record: GateRecord| record.sealed())
         },
         prepare: |scratch| prepare(scratch, "gate"),
-        run: |bytes, scratch| scratch.put("run/gate-input.json", bytes) && is_reported(scratch),
+        run: |bytes, scratch| takes(bytes, scratch, "run/gate-input.json", is_reported),
     },
     Parser {
         name: "quality",
@@ -53,7 +53,7 @@ pub const PARSERS: &[Parser] = &[
             sealed(input, other, random, |record: QualityRecord| record.sealed())
         },
         prepare: |scratch| prepare(scratch, "gate"),
-        run: |bytes, scratch| scratch.put("run/quality-input.json", bytes) && is_reported(scratch),
+        run: |bytes, scratch| takes(bytes, scratch, "run/quality-input.json", is_reported),
     },
     Parser {
         name: "environment",
@@ -62,7 +62,7 @@ pub const PARSERS: &[Parser] = &[
         corpus: || Ok(vec![corpus::file(&format!("{RUN}/environment.json"))?]),
         mutate: mutated,
         prepare: |scratch| prepare(scratch, ""),
-        run: |bytes, scratch| scratch.put("run/environment.json", bytes) && is_reported(scratch),
+        run: |bytes, scratch| takes(bytes, scratch, "run/environment.json", is_reported),
     },
     Parser {
         name: "index",
@@ -71,7 +71,7 @@ pub const PARSERS: &[Parser] = &[
         corpus: || Ok(vec![INDEX.into()]),
         mutate: mutated,
         prepare: |scratch| prepare(scratch, ""),
-        run: |bytes, scratch| scratch.put("index.json", bytes) && is_reported(scratch),
+        run: |bytes, scratch| takes(bytes, scratch, "index.json", is_reported),
     },
     Parser {
         name: "control",
@@ -81,11 +81,11 @@ pub const PARSERS: &[Parser] = &[
         mutate: mutated,
         prepare: super::nothing,
         run: |bytes, scratch| {
-            let path = scratch.path("control.json");
-            let prompts = prompts();
-            let tensors_sha256 = "0".repeat(64);
-            let wanted = Wanted { tensors_sha256: &tensors_sha256, prompts: &prompts, new: NEW };
-            scratch.put("control.json", bytes) && ControlFile::read(&path, wanted).is_ok()
+            takes(bytes, scratch, "control.json", |scratch| {
+                let (prompts, tensors_sha256) = (&prompts(), &"0".repeat(64));
+                let wanted = Wanted { tensors_sha256, prompts, new: NEW };
+                ControlFile::read(&scratch.path("control.json"), wanted).is_ok()
+            })
         },
     },
     Parser {
@@ -102,7 +102,8 @@ pub const PARSERS: &[Parser] = &[
         prepare: super::nothing,
         // Nothing is beside it, so that it is never taken: the error comes after its checks.
         run: |bytes, scratch| {
-            scratch.put("reference.json", bytes) && Reference::open(scratch.dir()).is_err()
+            let refuses = |scratch: &Scratch| Reference::open(scratch.dir()).is_err();
+            takes(bytes, scratch, "reference.json", refuses)
         },
     },
     Parser {
@@ -113,7 +114,8 @@ pub const PARSERS: &[Parser] = &[
         mutate: lines_mutated,
         prepare: super::nothing,
         run: |bytes, scratch| {
-            scratch.put("prompts", bytes) && read_prompts(&scratch.path("prompts")).is_ok()
+            let reads = |scratch: &Scratch| read_prompts(&scratch.path("prompts")).is_ok();
+            takes(bytes, scratch, "prompts", reads)
         },
     },
     Parser {
@@ -127,13 +129,18 @@ pub const PARSERS: &[Parser] = &[
         mutate: mutated,
         prepare: super::nothing,
         run: |bytes, scratch| {
-            let path = scratch.path("ids.json");
-            let read = scratch.put("ids.json", bytes).then(|| PromptIds::read(&path).ok());
-            read.flatten()
-                .is_some_and(|ids| ids.ids_sha256().len() == 64 && ids.cycled(100).len() <= 100)
+            takes(bytes, scratch, "ids.json", |scratch| {
+                PromptIds::read(&scratch.path("ids.json"))
+                    .is_ok_and(|ids| ids.ids_sha256().len() == 64 && ids.cycled(100).len() <= 100)
+            })
         },
     },
 ];
+
+/// Puts the input into a file, and reads that; whether it was taken.
+fn takes(bytes: &[u8], scratch: &Scratch, file: &str, read: fn(&Scratch) -> bool) -> bool {
+    scratch.put(file, bytes) && read(scratch)
+}
 
 /// The run that the records are of is the only one.
 const INDEX: &str =

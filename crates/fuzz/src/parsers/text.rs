@@ -51,6 +51,31 @@ pub const PARSERS: &[Parser] = &[
         },
     },
     Parser {
+        name: "special-tokens-map",
+        about: "special_tokens_map.json",
+        weight: 3,
+        corpus: || {
+            let map = json!({
+                "bos_token": null,
+                "eos_token": { "content": "<|im_end|>", "lstrip": false },
+                "pad_token": "<|endoftext|>",
+                "additional_special_tokens": ["<|im_start|>"],
+            });
+            Ok(vec![serde_json::to_vec(&map)?])
+        },
+        mutate: mutated,
+        prepare: |scratch| {
+            scratch.need("tokenizer.json", &tokenizer()?)?;
+            scratch.need("chat_template.jinja", b"{{ bos_token }}{{ eos_token }}{{ pad_token }}")
+        },
+        run: |bytes, scratch| {
+            let written = scratch.put("special_tokens_map.json", bytes);
+            let template = ChatTemplate::load(scratch.dir());
+            let rendered = template.is_ok_and(|template| renders(&template));
+            written && tokenizes(scratch) && rendered
+        },
+    },
+    Parser {
         name: "template",
         about: "chat_template.jinja, rendered",
         weight: 15,

@@ -3,7 +3,7 @@
 use super::{Bench, BenchOptions, Test};
 use crate::environment::Sample;
 use crate::identity::sha256_hex;
-use crate::{HarnessError, Progress, fill};
+use crate::{HarnessError, Progress, fill, prefill};
 use monolith_engine::Engine;
 use std::time::Instant;
 
@@ -41,16 +41,17 @@ pub fn measure(
     };
     if let Test::Depth { depth, .. } = test {
         // Filled once: the timed runs do not change these positions.
-        fill(bench.engine, &sequences[0][..depth])?;
+        fill(bench.engine, &sequences[0][..depth], &name, progress)?;
     }
     if options.warm_up {
-        one_run(bench.engine, test, &sequences[..1])?;
+        one_run(bench.engine, test, &sequences[..1], &name, progress)?;
     }
     let mut measured =
         Measured { seconds: Vec::new(), samples: Vec::new(), tokens_sha256: String::new() };
     for run in 1..=options.runs {
-        progress(&format!("{name}, run {run} of {}", options.runs));
-        let (seconds, tokens) = one_run(bench.engine, test, &sequences)?;
+        let what = format!("{name}, run {run} of {}", options.runs);
+        progress(&what);
+        let (seconds, tokens) = one_run(bench.engine, test, &sequences, &what, progress)?;
         measured.seconds.push(seconds / sequences.len() as f64);
         measured.samples.extend(bench.probe.sample());
         let tokens: Vec<u8> = tokens.iter().flat_map(|token| token.to_le_bytes()).collect();
@@ -63,14 +64,17 @@ pub fn measure(
     Ok(measured)
 }
 
-/// Runs all sequences once; returns the seconds and the tokens.
+/// Runs all sequences once; returns the seconds and the tokens. The work that is not timed reports
+/// progress.
 fn one_run(
     engine: &mut dyn Engine,
     test: Test,
     sequences: &[Vec<u32>],
+    what: &str,
+    progress: &mut Progress,
 ) -> Result<(f64, Vec<u32>), HarnessError> {
     let (mut seconds, mut tokens) = (0.0, Vec::new());
-    for sequence in sequences {
+    for (index, sequence) in sequences.iter().enumerate() {
         let (first, position, steps) = match test {
             Test::Prompt { .. } => {
                 let begin = Instant::now();
@@ -78,7 +82,10 @@ fn one_run(
                 seconds += begin.elapsed().as_secs_f64();
                 continue;
             }
-            Test::Prompts { steps } => (engine.prefill(sequence)?, sequence.len(), steps),
+            Test::Prompts { steps } => {
+                let what = format!("{what}, prompt {} of {}", index + 1, sequences.len());
+                (prefill(engine, sequence, &what, progress)?, sequence.len(), steps)
+            }
             Test::Depth { depth, steps } => (sequence[depth], depth, steps),
         };
         let begin = Instant::now();

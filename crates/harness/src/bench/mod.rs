@@ -87,8 +87,7 @@ pub struct Gate {
 impl Bench<'_> {
     /// What this process measures.
     fn subject(&self) -> Result<Subject, HarnessError> {
-        let info = self.engine.info();
-        Subject::of(info, self.pack, &self.environment.run_id, info.kernels.as_deref())
+        Subject::of(self.engine.info(), self.pack, &self.environment.run_id)
     }
 
     /// Finds the gate of this measurement in a run's folder.
@@ -169,7 +168,12 @@ fn row_of(
 ///
 /// # Errors
 /// A row of another measuring run, or a step that fails.
-pub fn add_energy(bench: &mut Bench, row: &mut Row, window_s: f64) -> Result<(), HarnessError> {
+pub fn add_energy(
+    bench: &mut Bench,
+    row: &mut Row,
+    window_s: f64,
+    progress: &mut Progress,
+) -> Result<(), HarnessError> {
     if row.run_id != bench.environment.run_id {
         return Err(HarnessError::Ungated { reasons: vec!["the row is not of this run".into()] });
     }
@@ -178,7 +182,9 @@ pub fn add_energy(bench: &mut Bench, row: &mut Row, window_s: f64) -> Result<(),
         return Ok(());
     }
     let sequence = bench.prompts.cycled(depth + 1);
-    fill(bench.engine, &sequence[..depth])?;
+    let what = format!("energy of {}", row.test);
+    progress(&what);
+    fill(bench.engine, &sequence[..depth], &what, progress)?;
     bench.engine.decode(sequence[depth], depth, row.n_gen)?;
     let (begin, before, mut tokens) = (Instant::now(), bench.probe.energy_j(), 0);
     while begin.elapsed().as_secs_f64() < window_s {

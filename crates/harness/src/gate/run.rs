@@ -8,7 +8,7 @@ use super::planted::{planted_next, planted_pack};
 use super::{GateRecord, RUNS, Rule};
 use crate::identity::{Subject, tensors_sha256};
 use crate::reference::{ErrorStats, Reference};
-use crate::{HarnessError, Loader, Progress, fill};
+use crate::{HarnessError, Loader, Progress, fill, prefill};
 use monolith_engine::Engine;
 use monolith_model::Config;
 use monolith_pack::Pack;
@@ -27,8 +27,6 @@ pub struct GateOptions {
     /// the same vocabulary with one layer and 128 columns; for another engine, the pack's own shape
     /// with one layer or, if the engine refuses that, with all.
     pub planted: Option<Config>,
-    /// sha256 of the GPU's machine code, if the caller knows it.
-    pub kernels: Option<String>,
 }
 
 /// Runs every check on freshly loaded engines.
@@ -48,27 +46,27 @@ pub fn run(
     progress("hashing the weights");
     let weights = WeightsCheck { tensors_sha256: tensors_sha256(pack) };
     let mut engine = loader(pack.clone(), context).map_err(HarnessError::Load)?;
-    let kernels = options.kernels.as_deref().or(engine.info().kernels.as_deref());
-    let subject = Subject::of(engine.info(), pack, run_id, kernels)?;
+    let subject = Subject::of(engine.info(), pack, run_id)?;
     let is_cpu = engine.info().engine == "cpu";
     let mut runs = Vec::new();
-    progress("teacher-forced: tokens and logits");
     let mut first = FirstPass::new(reference);
-    runs.push(teacher_forced(&mut *engine, reference, &mut |place, token, logits| {
+    let mut forced = Forced { reference, what: "teacher-forced".into(), progress: &mut *progress };
+    runs.push(forced.run(&mut *engine, &mut |place, token, logits| {
         first.see(place, token, logits);
     })?);
-    progress("decode against single steps");
-    let decode = decode_check(&mut *engine, reference, &first.tokens)?;
-    progress("the context's end");
-    let context = context_check(&mut *engine, reference)?;
+    let decode = decode_check(&mut *engine, reference, &first.tokens, progress)?;
+    let context = context_check(&mut *engine, reference, progress)?;
     for run in 2..RUNS {
-        progress(&format!("run {run} of {RUNS}"));
-        runs.push(teacher_forced(&mut *engine, reference, &mut |_, _, _| ())?);
+        let what = format!("run {run} of {RUNS}");
+        let mut forced = Forced { reference, what, progress: &mut *progress };
+        runs.push(forced.run(&mut *engine, &mut |_, _, _| ())?);
     }
     drop(engine);
-    progress(&format!("run {RUNS} of {RUNS}, freshly loaded"));
+    let what = format!("run {RUNS} of {RUNS}, freshly loaded");
+    progress(&what);
     let mut engine = loader(pack.clone(), reference.summary.context).map_err(HarnessError::Load)?;
-    runs.push(teacher_forced(&mut *engine, reference, &mut |_, _, _| ())?);
+    let mut forced = Forced { reference, what, progress: &mut *progress };
+    runs.push(forced.run(&mut *engine, &mut |_, _, _| ())?);
     drop(engine);
     progress("planted maxima: every id");
     let vocabulary = vocabulary_check(pack, is_cpu, loader, options)?;
@@ -81,28 +79,45 @@ pub fn run(
 /// Prompt and step.
 type Place = (usize, usize);
 
-/// Feeds each prompt and the reference's tokens after it; passes on the output at each compared
-/// position; returns a hash of all outputs.
-fn teacher_forced(
-    engine: &mut dyn Engine,
-    reference: &Reference,
-    observe: &mut dyn FnMut(Place, u32, &[f32]),
-) -> Result<String, HarnessError> {
-    let summary = &reference.summary;
-    let mut fingerprint = Fingerprint::default();
-    let mut logits = Vec::new();
-    for (index, (prompt, answer)) in summary.prompts.iter().zip(&summary.tokens).enumerate() {
-        let (&last, before) = prompt.split_last().expect("prompts are not empty");
-        fill(engine, before)?;
-        let fed = std::iter::once(&last).chain(answer).take(summary.new);
-        for (step, &token) in fed.enumerate() {
-            let next = engine.step(token, before.len() + step)?;
-            engine.logits(&mut logits);
-            fingerprint.add(next, &logits);
-            observe((index, step), next, &logits);
+/// A pass over the reference's texts.
+struct Forced<'a, 'p> {
+    reference: &'a Reference,
+    /// What is being done, in words.
+    what: String,
+    progress: &'a mut Progress<'p>,
+}
+
+impl Forced<'_, '_> {
+    /// Feeds each prompt and the reference's tokens after it; passes on the output at each compared
+    /// position; returns a hash of all outputs.
+    fn run(
+        &mut self,
+        engine: &mut dyn Engine,
+        observe: &mut dyn FnMut(Place, u32, &[f32]),
+    ) -> Result<String, HarnessError> {
+        let summary = &self.reference.summary;
+        let mut fingerprint = Fingerprint::default();
+        let mut logits = Vec::new();
+        for (index, (prompt, answer)) in summary.prompts.iter().zip(&summary.tokens).enumerate() {
+            let (&last, before) = prompt.split_last().expect("prompts are not empty");
+            let what = format!("{}: {}", self.what, nth(index, summary.prompts.len()));
+            (self.progress)(&what);
+            fill(engine, before, &what, self.progress)?;
+            let fed = std::iter::once(&last).chain(answer).take(summary.new);
+            for (step, &token) in fed.enumerate() {
+                let next = engine.step(token, before.len() + step)?;
+                engine.logits(&mut logits);
+                fingerprint.add(next, &logits);
+                observe((index, step), next, &logits);
+            }
         }
+        Ok(fingerprint.hex())
     }
-    Ok(fingerprint.hex())
+}
+
+/// A prompt in words.
+fn nth(index: usize, all: usize) -> String {
+    format!("prompt {} of {all}", index + 1)
 }
 
 /// A fast hash of tokens and logits: eight lanes, each a bijection of its state for any value, then
@@ -250,11 +265,14 @@ fn decode_check(
     engine: &mut dyn Engine,
     reference: &Reference,
     forced: &[Vec<u32>],
+    progress: &mut Progress,
 ) -> Result<DecodeCheck, HarnessError> {
     let summary = &reference.summary;
     let (mut tokens, mut mismatches) = (0, 0);
     for (index, prompt) in summary.prompts.iter().enumerate() {
-        let first = engine.prefill(prompt)?;
+        let nth = nth(index, summary.prompts.len());
+        let what = format!("decode against single steps: {nth}");
+        let first = prefill(engine, prompt, &what, progress)?;
         let decoded = engine.decode(first, prompt.len(), summary.new - 1)?.tokens;
         let said: Vec<u32> = std::iter::once(first).chain(decoded).collect();
         let expected = &summary.tokens[index];
@@ -280,10 +298,12 @@ fn decode_check(
 fn context_check(
     engine: &mut dyn Engine,
     reference: &Reference,
+    progress: &mut Progress,
 ) -> Result<ContextCheck, HarnessError> {
     let (long, vocab) = (&reference.long, reference.summary.vocab);
     let first = long.positions[0];
-    fill(engine, &long.tokens[..first])?;
+    progress("the context's end");
+    fill(engine, &long.tokens[..first], "the context's end", progress)?;
     let (mut divergences, mut logits) = (Vec::new(), Vec::new());
     let (mut own, mut bf16) = (Vec::new(), Vec::new());
     for (row, &position) in long.positions.iter().enumerate() {

@@ -257,21 +257,36 @@ impl QualityRecord {
     }
 
     /// Returns the record's file name in a run's folder: the candidate's name, and a hash of the
-    /// reference, the text, the prompts and the options.
+    /// reference, the text, the prompts and the options. A later record that would have the same
+    /// name is numbered: `..._02.json`.
     pub fn file_name(&self) -> String {
+        format!("{}.json", self.file_stem())
+    }
+
+    fn file_stem(&self) -> String {
         let against = (&self.measured.reference, &self.measured.text, &self.measured.prompts);
         let all = (against, &self.measured.options, &self.thresholds);
         let all = serde_json::to_string(&all).expect("plain data is JSON");
-        format!("{}-{}.json", stem(&self.measured.candidate), &short(&all)[..8])
+        format!("{}-{}", stem(&self.measured.candidate), &short(&all)[..8])
     }
 
-    /// Writes the record into a run's folder; returns its path.
+    /// Writes the record into a run's folder, beside earlier ones of the same candidate; returns
+    /// its path. A record that is already there is not written again.
     ///
     /// # Errors
-    /// A file that cannot be written.
+    /// A file that cannot be read or written.
     pub fn write(&self, folder: &Path) -> Result<PathBuf, HarnessError> {
-        let path = folder.join(self.file_name());
         let text = serde_json::to_string_pretty(self).expect("a record is JSON") + "\n";
+        let mut path = folder.join(self.file_name());
+        let mut number = 1;
+        while let Some(there) = crate::record::read_file(&path)? {
+            if there == text.as_bytes() {
+                return Ok(path);
+            }
+            number += 1;
+            // In order of name, which is the reports', an underscore comes after a full stop.
+            path = folder.join(format!("{}_{number:02}.json", self.file_stem()));
+        }
         crate::record::write_whole(&path, &text)?;
         Ok(path)
     }
@@ -378,18 +393,6 @@ pub fn refusals(record: &QualityRecord, candidate: &Subject) -> Vec<String> {
 
 /// Returns the properties in which the record's candidate and the engine in question differ.
 pub fn mismatches(measured: &Subject, asked: &Subject) -> Vec<String> {
-    let blocks = [measured, asked].map(|subject| subject.blocks.to_string());
-    let pairs = [
-        (measured.engine == asked.engine, "engine"),
-        (measured.variant == asked.variant, "variant"),
-        (measured.format == asked.format, "format"),
-        (measured.gpu == asked.gpu, "GPU"),
-        (measured.build == asked.build, "build"),
-        (measured.kernels == asked.kernels, "set of kernels"),
-        (measured.weights_sha256 == asked.weights_sha256, "weights"),
-        (measured.run_id == asked.run_id, "run"),
-        (blocks[0] == blocks[1], "number of blocks"),
-    ];
-    let other = pairs.iter().filter(|(same, _)| !same);
-    other.map(|(_, what)| format!("the quality record is of another {what}")).collect()
+    let differences = measured.differences(asked).into_iter();
+    differences.map(|(what, ..)| format!("the quality record is of another {what}")).collect()
 }

@@ -1,12 +1,12 @@
 //! The stopwatch: gated, and complete.
 
 use crate::{environment, load, pack, prompts, record, reference_dir};
-use monolith_harness::HarnessError;
 use monolith_harness::bench::{Bench, BenchOptions, Gate, Output, Row, rendered, run};
 use monolith_harness::environment::{Probe, Target};
 use monolith_harness::gate::GateRecord;
 use monolith_harness::predict::Calibration;
 use monolith_harness::record::RunFolder;
+use monolith_harness::{HarnessError, Progress};
 use std::path::Path;
 
 pub fn options() -> BenchOptions {
@@ -35,6 +35,14 @@ fn measure_with(
     options: &BenchOptions,
     gate: impl FnOnce(&Bench) -> Result<Option<Gate>, HarnessError>,
 ) -> Result<(Vec<Row>, Vec<String>), HarnessError> {
+    measure_telling(options, gate, &mut |_| ())
+}
+
+fn measure_telling(
+    options: &BenchOptions,
+    gate: impl FnOnce(&Bench) -> Result<Option<Gate>, HarnessError>,
+    progress: &mut Progress,
+) -> Result<(Vec<Row>, Vec<String>), HarnessError> {
     let (probe, environment, pack, prompts) =
         (Probe::new(Target::Cpu), environment(), pack(), prompts());
     let mut engine = load(pack.clone(), 640).expect("there is room");
@@ -46,7 +54,29 @@ fn measure_with(
         probe: &probe,
     };
     let gate = gate(&bench)?;
-    run(&mut bench, options, gate.as_ref(), &mut |_| ())
+    run(&mut bench, options, gate.as_ref(), progress)
+}
+
+/// Within a prompt too, unless it is timed.
+#[test]
+fn it_is_told_how_far_a_prompt_is() {
+    let options = BenchOptions {
+        runs: 1,
+        steps: vec![4],
+        depths: vec![16],
+        prompt_lengths: vec![32],
+        ..options()
+    };
+    let mut told = Vec::new();
+    let mut tell = |what: &str| told.push(what.to_owned());
+    measure_telling(&options, |_| Ok(None), &mut tell).unwrap();
+    let is_told = |line: &str| told.iter().any(|told| told.starts_with(line));
+    for line in ["tg4 @ d16, 1 of 16 tokens", "tg4 @ d16, 16 of 16 tokens", "pp32, run 1 of 1"] {
+        assert!(is_told(line), "{line}: {told:?}");
+    }
+    let prompts = prompts().ids.len();
+    assert!(is_told(&format!("tg4 @ prompts, run 1 of 1, prompt {prompts} of {prompts}, 1 of ")));
+    assert!(!is_told("pp32, 1 of") && !is_told("pp32, run 1 of 1, "), "{told:?}");
 }
 
 #[test]

@@ -92,7 +92,7 @@ fn a_record_names_all_formats() {
     for formats in Formats::NAMED {
         let pack = planted_pack(&crate::fixture::config(), formats).unwrap();
         let engine = load(pack.clone(), 1).unwrap();
-        let subject = Subject::of(engine.info(), &pack, "run", None).unwrap();
+        let subject = Subject::of(engine.info(), &pack, "run").unwrap();
         assert_eq!(subject.format, formats.name());
     }
 }
@@ -127,4 +127,30 @@ fn a_reference_that_was_changed_is_refused() {
         std::fs::write(folder.path().join("reference.json"), forged).unwrap();
         refused(changed);
     }
+}
+
+#[test]
+fn every_token_of_a_prompt_is_told() {
+    let (record, told) = crate::gated();
+    let summary = &reference().summary;
+    let (prompts, longest) = (summary.prompts.len(), longest());
+    let last = record.checks.determinism.runs.len();
+    let passes = ["teacher-forced".into(), format!("run {last} of {last}, freshly loaded")];
+    for pass in &passes {
+        // The prompt's last token is a step of its own.
+        let (at, all) = (longest.0 + 1, longest.1 - 1);
+        for done in 1..=all {
+            let line = format!("{pass}: prompt {at} of {prompts}, {done} of {all} tokens");
+            assert!(told.contains(&line), "{line}: {told:?}");
+        }
+    }
+    let line = format!("decode against single steps: prompt {prompts} of {prompts}, 1 of ");
+    assert!(told.iter().any(|told| told.starts_with(&line)), "{line}: {told:?}");
+    assert!(told.iter().any(|told| told.starts_with("the context's end, 1 of ")), "{told:?}");
+}
+
+/// The index of the longest prompt, and its length.
+fn longest() -> (usize, usize) {
+    let lengths = reference().summary.prompts.iter().map(Vec::len).enumerate();
+    lengths.max_by_key(|(_, length)| *length).unwrap()
 }

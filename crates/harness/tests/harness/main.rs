@@ -62,13 +62,20 @@ fn environment() -> Environment {
     Probe::new(Target::Cpu).environment(&monolith_engine::cpu::device_name())
 }
 
-/// The gate of the fixture on the CPU engine, run once for all tests.
+/// The gate of the fixture on the CPU engine.
 fn record() -> GateRecord {
-    static RECORD: OnceLock<GateRecord> = OnceLock::new();
-    let made = RECORD.get_or_init(|| {
+    gated().0.clone()
+}
+
+/// The same, run once for all tests, and what it told meanwhile.
+fn gated() -> &'static (GateRecord, Vec<String>) {
+    static GATED: OnceLock<(GateRecord, Vec<String>)> = OnceLock::new();
+    GATED.get_or_init(|| {
         let run_id = environment().run_id;
         let options = GateOptions::default();
-        run(&pack(), &load, reference(), &run_id, &options, &mut |_| ()).expect("it runs")
-    });
-    made.clone()
+        let mut told = Vec::new();
+        let mut tell = |what: &str| told.push(what.to_owned());
+        let record = run(&pack(), &load, reference(), &run_id, &options, &mut tell);
+        (record.expect("it runs"), told)
+    })
 }

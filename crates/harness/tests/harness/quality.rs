@@ -10,6 +10,7 @@ use monolith_harness::quality::{
     ControlFile, Job, Kept, Measured, Outcome, Pair, PromptsId, QualityOptions, QualityRecord,
     TextId, TextIds, Wanted, forgery, positions, run,
 };
+use monolith_harness::record::RunFolder;
 use monolith_model::{Config, MemoryWeights, Tensor, Weights};
 use monolith_pack::{Pack, Source, pack_to_bytes};
 use std::path::Path;
@@ -397,6 +398,29 @@ fn going_on_gives_what_one_go_gives() {
 }
 
 #[test]
+fn a_later_record_of_one_candidate_stands_beside_the_first() {
+    let results = tempfile::tempdir().unwrap();
+    let folder = RunFolder::open(results.path(), &environment()).unwrap();
+    let job = job(60, 3, small());
+    let mut paths = Vec::new();
+    for build in ["a build", "a later build", "a last build"] {
+        let mut job = job.clone();
+        job.measured.candidate.build = build.into();
+        let (mut reference, mut candidate) = (Fake::new(3.0, 11), Fake::new(2.0, 5));
+        let (own, said) = (&mut reference, &mut Vec::new());
+        let outcome = outcome(own, &mut candidate, &job, &folder.path, said).unwrap();
+        // It was written when it was measured: the folder does not keep it twice.
+        paths.push(folder.add_quality(&outcome).unwrap());
+        assert_eq!(folder.add_quality(&outcome).unwrap(), paths[paths.len() - 1]);
+    }
+    let kept: Vec<_> = folder.qualities().unwrap().into_iter().map(|kept| kept.record).collect();
+    let builds: Vec<_> = kept.iter().map(|record| &*record.measured.candidate.build).collect();
+    assert_eq!(builds, ["a build", "a later build", "a last build"], "{paths:?}");
+    assert_eq!(paths[0], folder.path.join(kept[0].file_name()));
+    assert!(paths[2].to_string_lossy().ends_with("_03.json"), "{paths:?}");
+}
+
+#[test]
 fn another_measurement_starts_over_and_says_why() {
     let folder = tempfile::tempdir().unwrap();
     let begun = job(100, 5, small());
@@ -498,7 +522,7 @@ fn the_cpu_engine_is_measured_end_to_end() {
         let run_id = environment().run_id;
         let own = pack();
         let subjects = [(&engines[0], &own), (&engines[1], &candidate)]
-            .map(|(engine, pack)| Subject::of(engine.info(), pack, &run_id, None).unwrap());
+            .map(|(engine, pack)| Subject::of(engine.info(), pack, &run_id).unwrap());
         let job = Job::new([&own, &candidate], subjects, text, prompts, options).unwrap();
         let [reference, candidate] = &mut engines;
         let (reference, candidate) = (reference.as_mut(), candidate.as_mut());

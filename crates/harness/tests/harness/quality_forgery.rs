@@ -324,7 +324,7 @@ fn hostile_records_of_version_1_end_at_once() {
 #[test]
 fn a_record_is_of_one_engine() {
     let own = record().measured.candidate;
-    let cases: [fn(&mut Subject); 9] = [
+    let cases: [fn(&mut Subject); 12] = [
         |s| s.engine.push('0'),
         |s| s.variant.push('0'),
         |s| s.format.push('0'),
@@ -332,6 +332,9 @@ fn a_record_is_of_one_engine() {
         |s| s.blocks += 1,
         |s| s.build.push('0'),
         |s| s.kernels = Some(String::new()),
+        |s| s.cubin_sha256 = Some(String::new()),
+        |s| s.nvrtc = Some("13.0.1".into()),
+        |s| s.commit = Some("another".into()),
         |s| s.weights_sha256.push('0'),
         |s| s.run_id.push('0'),
     ];

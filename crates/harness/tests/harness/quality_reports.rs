@@ -13,6 +13,20 @@ fn with(outcome: Outcome, change: fn(&mut QualityRecord)) -> Outcome {
     Outcome { record: record.sealed(), ..outcome }
 }
 
+/// What the stand-in's card says.
+const CARD: &str = "not for judging weight formats";
+
+/// The measurement as one of the stand-in's weights, without controls.
+fn as_the_stand_in(mut outcome: Outcome) -> Outcome {
+    let hash = "1f3703527e2493651fc564c81520ec8da103705fe1d5fabadd769e387ef7da06";
+    let record = &mut outcome.record;
+    record.measured.tensors_sha256 = Some(hash.into());
+    record.measured.control_sha256 = None;
+    (record.control, record.own_control) = (None, None);
+    outcome.record = outcome.record.judged();
+    outcome
+}
+
 #[test]
 fn a_speed_stands_beside_its_own_quality() {
     let results = tempfile::tempdir().unwrap();
@@ -43,6 +57,12 @@ fn a_speed_stands_beside_its_own_quality() {
     let text = render(results.path()).unwrap();
     let cell = format!("{gate} as written: 100.0% of greedy tokens agree, +");
     assert!(text.contains(&cell), "{cell}: {text}");
+    assert!(!text.contains(CARD), "{text}");
+    // What a model's card says is said once for both tables.
+    folder.add_quality(&as_the_stand_in(good)).unwrap();
+    let text = render(results.path()).unwrap();
+    assert!(text.contains(&cell) && text.contains("| not measured | not measured |"), "{text}");
+    assert_eq!(text.matches(CARD).count(), 1, "{text}");
 }
 
 #[test]
@@ -103,19 +123,13 @@ fn the_stand_ins_card_stands_beside_its_figures() {
     let results = tempfile::tempdir().unwrap();
     let folder = RunFolder::open(results.path(), &environment()).unwrap();
     folder.add_quality(&whole()).unwrap();
-    let said = "not for judging weight formats";
-    assert!(!render(results.path()).unwrap().contains(said));
+    assert!(!render(results.path()).unwrap().contains(CARD));
     // Under whatever name.
     let mut standin = whole();
-    let hash = "1f3703527e2493651fc564c81520ec8da103705fe1d5fabadd769e387ef7da06";
-    standin.record.measured.tensors_sha256 = Some(hash.into());
-    (standin.record.control, standin.record.own_control) = (None, None);
-    standin.record.measured.control_sha256 = None;
     standin.record.measured.model = "some name".into();
     standin.record.measured.candidate.weights_sha256 = "standin".into();
-    standin.record = standin.record.judged();
-    folder.add_quality(&standin).unwrap();
+    folder.add_quality(&as_the_stand_in(standin)).unwrap();
     let text = render(results.path()).unwrap();
-    assert!(text.contains(&format!("some name: the stand-in is {said}: most of every")), "{text}");
+    assert!(text.contains(&format!("some name: the stand-in is {CARD}: most of every")), "{text}");
     assert!(text.contains("| not measured | not measured | counting.txt"), "{text}");
 }

@@ -106,7 +106,7 @@ fn the_tiny_model_goes_through_the_gate() {
     let prompts: Vec<Vec<u32>> = ids.ids[..2].iter().map(|ids| ids[..16].to_vec()).collect();
     let reference = reference(&weights, &pack, &prompts);
     let planted = Config { vocab: 96, ..crate::fixture::config() };
-    let options = GateOptions { planted: Some(planted), ..GateOptions::default() };
+    let options = GateOptions { planted: Some(planted) };
     let record = run(&pack, &load, &reference, "a run", &options, &mut |_| ()).unwrap();
     assert_eq!(record.checks.tokens.matches, 2 * NEW, "{:?}", record.checks.tokens);
     assert_eq!(record.checks.context.divergences, []);

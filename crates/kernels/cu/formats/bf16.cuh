@@ -1,6 +1,6 @@
 // bf16 weights: a lane's 16 bytes of a fragment are its four registers of the A operand.
 #pragma once
-#include "../activation.cuh"
+#include "../mma/activation.cuh"
 
 struct Bf16 {
   // Columns and bytes of a fragment of 16 rows.

@@ -6,7 +6,7 @@
 // included. The activation is multiplied by 2^100, so that products stay far from fp32's limits,
 // and the sums by 2^20. All of this is exact.
 #pragma once
-#include "../activation.cuh"
+#include "../mma/activation.cuh"
 
 struct Fp8 {
   static constexpr int COLS = abi::FRAGMENT_COLS_FP8;

@@ -3,12 +3,12 @@
 // head with all query heads of that KV head, so that keys and values are read once. If several
 // splits have positions, one block per query head combines (reduces) their partial results.
 #pragma once
-#include "../gather.cuh"
+#include "gather.cuh"
 
 namespace attention {
 
 // Positions whose keys and values a warp loads before it uses the first.
-constexpr int AHEAD = ML_KV_AHEAD;
+constexpr int AHEAD = shape::KV_AHEAD;
 // To combine splits, a thread takes a pair of dimensions, and a group of threads takes every
 // GROUPS-th split.
 constexpr int HEAD_PAIRS = shape::HEAD_DIM / 2;
@@ -20,12 +20,6 @@ constexpr int HEAD_WARPS = shape::CONSUMER_WARPS / shape::GROUP_HEADS;
 static_assert(HEAD_WARPS >= 1, "a warp a query head");
 
 constexpr float MINUS_INFINITY = -__builtin_huge_valf();
-
-// Number of splits that have any of the first `positions` positions: always the first splits.
-__device__ __forceinline__ int active_splits(u32 positions) {
-  const u32 chunks = (positions + shape::KV_CHUNK - 1) / shape::KV_CHUNK;
-  return int(chunks < shape::KV_SPLITS ? chunks : shape::KV_SPLITS);
-}
 
 struct Unit {
   int kv_head, split;
@@ -39,7 +33,7 @@ __device__ __forceinline__ u16* cache_rows(const abi::StepArgs& args, u32 layer,
 }
 
 __device__ __forceinline__ bool owns_newest(const abi::StepArgs& args, int split) {
-  return int(args.position / shape::KV_CHUNK % shape::KV_SPLITS) == split;
+  return int(shape::split_of(args.position, shape::KV_CHUNK, shape::KV_SPLITS)) == split;
 }
 
 // Gathers the group's query heads and, in the split of the newest position, its key and value.
@@ -49,12 +43,12 @@ __device__ __forceinline__ bool gather_heads(Consumer& my, u32 layer, Unit unit)
   const Slot from = slot_of(my.args, layer, abi::Phase::Qkv, shape::QKV_SLOT);
   const int heads = shape::GROUP_HEADS + (owns_newest(my.args, unit.split) ? 2 : 0);
   constexpr int PAIRS_EACH =
-      ((shape::GROUP_HEADS + 2) * HEAD_PAIRS + shape::CONSUMERS - 1) / shape::CONSUMERS;
+      (shape::ATTENTION_ROWS * HEAD_PAIRS + shape::CONSUMERS - 1) / shape::CONSUMERS;
   const auto at_of = [&](int pair) { return my.thread() + pair * shape::CONSUMERS; };
   const auto used = [&](int pair) { return at_of(pair) < heads * HEAD_PAIRS; };
   const auto head_of = [&](int pair) { return at_of(pair) / HEAD_PAIRS; };
   const auto column_in = [&](int pair) { return at_of(pair) % HEAD_PAIRS * 2; };
-  my.ok = poll<PAIRS_EACH>(
+  my.ok = Handoff::poll<PAIRS_EACH>(
                 my.args, my.log, from, used,
                 [&](int pair) {
                   const int which = head_of(pair) - shape::GROUP_HEADS;
@@ -331,11 +325,11 @@ __device__ __forceinline__ bool publish_unit(Consumer& my, u32 layer, Unit unit,
     const int query = unit.kv_head * shape::GROUP_HEADS + head;
     if (splits == 1) {
       const Slot to = slot_of(my.args, layer, abi::Phase::Attention, shape::ATTENTION_SLOT);
-      publish(my.args, to, query * shape::HEAD_DIM + dim, output / weights);
+      Handoff::publish(my.args, to, query * shape::HEAD_DIM + dim, output / weights);
     } else {
       const Slot to = partials_of(my.args, layer, query, unit.split);
-      publish(my.args, to, dim, output);
-      if (dim < 2) publish(my.args, to, shape::HEAD_DIM + dim, dim == 0 ? largest : weights);
+      Handoff::publish(my.args, to, dim, output);
+      if (dim < 2) Handoff::publish(my.args, to, shape::HEAD_DIM + dim, dim == 0 ? largest : weights);
     }
   }
   return true;
@@ -373,7 +367,7 @@ __device__ __forceinline__ bool combine(Consumer& my, u32 layer, int head, int s
     // The pair of this thread's dimensions, and the pair (largest score, sum of weights).
     const Slot from = partials_of(my.args, layer, head, split);
     float2 output, scale;
-    my.ok = poll<2>(
+    my.ok = Handoff::poll<2>(
                   my.args, my.log, from, [](int) { return true; },
                   [&](int at) { return at == 0 ? column : shape::HEAD_DIM; },
                   [&](int at, float2 values) { (at == 0 ? output : scale) = values; }) &&
@@ -394,17 +388,19 @@ __device__ __forceinline__ bool combine(Consumer& my, u32 layer, int head, int s
                *reinterpret_cast<const float2*>(&my.shared.sums[0][other][column]));
     }
     const Slot to = slot_of(my.args, layer, abi::Phase::Attention, shape::ATTENTION_SLOT);
-    publish(my.args, to, head * shape::HEAD_DIM + column, mine.output.x / mine.weights);
-    publish(my.args, to, head * shape::HEAD_DIM + column + 1, mine.output.y / mine.weights);
+    Handoff::publish(my.args, to, head * shape::HEAD_DIM + column, mine.output.x / mine.weights);
+    Handoff::publish(my.args, to, head * shape::HEAD_DIM + column + 1, mine.output.y / mine.weights);
   }
   return true;
 }
 
 __device__ __forceinline__ bool run(Consumer& my, u32 layer) {
-  const int splits = active_splits(my.args.position + 1);
+  const int splits =
+      shape::active_splits(my.args.position + 1, shape::KV_CHUNK, shape::KV_SPLITS);
 #pragma unroll 1
   for (int at = blockIdx.x; at < shape::KV_HEADS * splits; at += gridDim.x) {
-    const Unit unit = {at % shape::KV_HEADS, at / shape::KV_HEADS};
+    const Unit unit = {shape::kv_head_of(at, shape::KV_HEADS),
+                       shape::split_of_unit(at, shape::KV_HEADS)};
     // Syncs before a second unit: slower warps may still read the first one's sums.
     if (at != int(blockIdx.x) && !my.sync()) return false;
     xray::note(my.log, abi::Moment::Entered, layer);
@@ -418,10 +414,8 @@ __device__ __forceinline__ bool run(Consumer& my, u32 layer) {
     if (!publish_unit(my, layer, unit, splits, running)) return false;
   }
   if (splits == 1) return true;
-  // Counts backwards from the last block: the last blocks have no positions until the context is
-  // long.
 #pragma unroll 1
-  for (int head = gridDim.x - 1 - blockIdx.x; head < shape::HEADS; head += gridDim.x) {
+  for (int head = shape::first_combined(blockIdx.x, gridDim.x); head < shape::HEADS; head += gridDim.x) {
     if (!combine(my, layer, head, splits)) return false;
   }
   return true;

@@ -1,6 +1,6 @@
 // The LM head, and the argmax: the lowest index of the largest logit.
 #pragma once
-#include "../gather.cuh"
+#include "gather.cuh"
 
 namespace head {
 
@@ -29,7 +29,7 @@ struct Best {
 };
 
 __device__ __forceinline__ Best nothing() {
-  return {-__builtin_huge_valf(), abi::NOT_A_NUMBER - 1};
+  return {-__builtin_huge_valf(), abi::NO_ROW};
 }
 
 __device__ __forceinline__ Slot final_slot(const abi::StepArgs& args) {
@@ -59,7 +59,7 @@ __device__ __forceinline__ bool best_of_block(Consumer& my, Best& best) {
 // the flag first.
 __device__ __forceinline__ void keep_token(const abi::StepArgs& args, u32 token) {
   args.greedy[args.position] = token;
-  if (token >= abi::NOT_A_NUMBER - 1) {
+  if (token >= abi::NO_ROW) {
     args.control->stopped = abi::STOPPED_NOT_A_NUMBER;
     return;
   }
@@ -73,7 +73,7 @@ __device__ __forceinline__ void keep_token(const abi::StepArgs& args, u32 token)
 
 // A thread keeps its best logit in shared memory: a register would be occupied in all layers.
 __device__ __forceinline__ void forget_logits(Consumer& my) {
-  if (my.thread() >= BATCH_ROWS) return;
+  if (my.thread() >= shape::BATCH_ROWS) return;
   my.shared.thread_logit[my.thread()] = nothing().logit;
   my.shared.thread_row[my.thread()] = nothing().row;
 }
@@ -91,7 +91,7 @@ __device__ __forceinline__ void argmax(Consumer& my) {
   static_assert(abi::BLOCKS_MAX <= shape::CONSUMERS, "a thread a block");
   xray::note(my.log, abi::Moment::Argmax);
   Best best = nothing();
-  if (my.thread() < BATCH_ROWS) {
+  if (my.thread() < shape::BATCH_ROWS) {
     best = {my.shared.thread_logit[my.thread()], my.shared.thread_row[my.thread()]};
   }
   const Slot slot = final_slot(my.args);
@@ -103,15 +103,15 @@ __device__ __forceinline__ void argmax(Consumer& my) {
       break;
     }
     if (my.thread() == 0) {
-      publish(my.args, slot, 2 * blockIdx.x, best.logit);
-      publish(my.args, slot, 2 * blockIdx.x + 1, __uint_as_float(best.row));
+      Handoff::publish(my.args, slot, 2 * blockIdx.x, best.logit);
+      Handoff::publish(my.args, slot, 2 * blockIdx.x + 1, __uint_as_float(best.row));
     }
     if (blockIdx.x != 0) return;
     // Thread 0 has read the warps' words before the warps write again.
     if (!my.sync()) return;
     best = nothing();
     xray::note(my.log, abi::Moment::AskedLogits);
-    my.ok = poll<1>(
+    my.ok = Handoff::poll<1>(
                   my.args, my.log, slot, [&](int) { return my.thread() < int(gridDim.x); },
                   [&](int) { return 2 * my.thread(); },
                   [&](int, float2 pair) { best = {pair.x, __float_as_uint(pair.y)}; }) &&

@@ -9,7 +9,7 @@ __device__ __forceinline__ float silu(float x) { return x / (1.f + expf(-x)); }
 // One matvec: gathers, multiplies, and publishes in the epilogue. Returns false on abort.
 template <class Format>
 __device__ __forceinline__ bool run_row(Consumer& my, u32 matvec, const PhaseRow& row, u32 token) {
-  const TileRange tiles = tiles_of_block(shape::tiles(row.rows));
+  const TileRange tiles = tiles_of_block(shape::tiles(row.rows, shape::TILE_ROWS));
   if (!gather<Format>(my, matvec, row, token)) return false;
   const u32 layer = layer_of(matvec);
   const Slot to = slot_of(my.args, layer, row.phase, row.to_slot);
@@ -17,18 +17,18 @@ __device__ __forceinline__ bool run_row(Consumer& my, u32 matvec, const PhaseRow
   return multiply_tiles<Format>(my, matrix_of(my.args, matvec), tiles, row.columns, layer, row.phase,
                            [&](int at, float value) {
     if (row.epilogue == Epilogue::Residual) {
-      publish(my.args, to, at, residual[at] + value);
+      Handoff::publish(my.args, to, at, residual[at] + value);
       return;
     }
     value *= norm_scale(my);
     if (row.epilogue == Epilogue::Scale) {
-      publish(my.args, to, at, value);
+      Handoff::publish(my.args, to, at, value);
     } else if (row.epilogue == Epilogue::Gate) {
       // Gate row i and up row i are eight rows apart in a tile, and so eight lanes apart in a warp.
       // A batch consists of whole tiles: either all lanes of a half-warp get here or none.
       const float other = __shfl_xor_sync(0xffffu << (threadIdx.x & 16), value, 8);
       if (at % shape::TILE_ROWS < 8) {
-        publish(my.args, to, at / shape::TILE_ROWS * 8 + at % 8, silu(value) * other);
+        Handoff::publish(my.args, to, at / shape::TILE_ROWS * 8 + at % 8, silu(value) * other);
       }
     } else if (at < shape::VOCAB) {
       head::consider_logit(my, at, value);

@@ -124,9 +124,9 @@ fn add_energy(
         say("bench: --energy: skipped: this processor has no energy counter");
         return Ok(());
     }
+    let mut tell = |what: &str| progress.doing(what);
     for row in rows.iter_mut().filter(|row| row.position.is_some()) {
-        progress.doing(format!("energy of {}", row.test));
-        bench::add_energy(subject, row, window_s).map_err(exit_of)?;
+        bench::add_energy(subject, row, window_s, &mut tell).map_err(exit_of)?;
     }
     Ok(())
 }

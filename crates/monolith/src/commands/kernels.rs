@@ -41,16 +41,17 @@ fn list() -> String {
     ]);
     for variant in TABLE {
         for arch in Arch::ALL {
+            let tuning = arch.tuning(variant);
             table.add_row([
                 variant.name.to_owned(),
                 variant.formats(),
-                format!("{:?}", variant.handoff),
+                variant.handoff.name().to_owned(),
                 arch.to_string(),
                 variant.threads(arch).to_string(),
-                format!("{} x {} KiB", variant.stages[arch as usize], variant.stage_bytes >> 10),
-                variant.kv_chunk.to_string(),
-                variant.kv_splits.to_string(),
-                variant.kv_ahead.to_string(),
+                format!("{} x {} KiB", tuning.stages, tuning.stage_bytes >> 10),
+                tuning.kv_chunk.to_string(),
+                tuning.kv_splits.to_string(),
+                tuning.kv_ahead.to_string(),
                 if variant.xray { "yes" } else { "no" }.to_owned(),
             ]);
         }

@@ -86,12 +86,12 @@ pub fn run(args: &QualityArgs) -> Result<(), Exit> {
 /// Writes and shows the record.
 fn finish(folder: &RunFolder, outcome: &Outcome) -> Result<(), Exit> {
     let record = &outcome.record;
-    folder.add_quality(outcome).map_err(exit_of)?;
+    let path = folder.add_quality(outcome).map_err(exit_of)?;
     if let Some(removed) = folder.add_command(&command(), &[version()]).map_err(exit_of)? {
         say(&format!("quality: {removed}"));
     }
     say(&shown(record));
-    put(&format!("{}\n", folder.path.join(record.file_name()).display()))?;
+    put(&format!("{}\n", path.display()))?;
     let verdict = record.verdicts().as_written;
     if verdict.passed {
         return Ok(());
@@ -109,9 +109,8 @@ struct Side {
 impl Side {
     fn load(options: &Options, pack: &Arc<Pack>, room: usize, setup: &Setup) -> Result<Side, Exit> {
         let engine = options.load_first(pack.clone(), Some(room)).map_err(engine::exit_of)?;
-        let info = engine.info();
         let run_id = &setup.environment.run_id;
-        let subject = Subject::of(info, pack, run_id, info.kernels.as_deref()).map_err(exit_of)?;
+        let subject = Subject::of(engine.info(), pack, run_id).map_err(exit_of)?;
         Ok(Side { engine, subject })
     }
 }

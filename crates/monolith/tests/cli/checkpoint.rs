@@ -150,7 +150,7 @@ fn other_files_under_a_checkpoints_names_are_told_for_what_they_are() {
     let pointer = b"version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 7\n";
     let page = b"<!DOCTYPE html>\n<html><body>Please sign in</body></html>";
     for (bytes, word) in [(&pointer[..], "a Git LFS pointer"), (page, "an HTML page")] {
-        for file in ["model.safetensors", "config.json"] {
+        for file in ["model.safetensors", "config.json", "tokenizer.json"] {
             let place = Place::new();
             replace(&place.model("m").join(file), bytes);
             let seen = place.run(&[&RUN[..], &["m"]].concat());

@@ -7,10 +7,10 @@ use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// A model with the shape of the 0.6B one whose weights are all zero: a file with a hole, which
-/// takes no room and no time to make.
-fn large_model(place: &Place) {
-    let config = Config::qwen3_0_6b();
+/// A model with the shape of the 0.6B one, or of fewer layers of it, whose weights are all zero: a
+/// file with a hole, which takes no room and no time to make.
+fn zero_model(place: &Place, name: &str, layers: usize) {
+    let config = Config { layers, ..Config::qwen3_0_6b() };
     let (mut entries, mut at) = (Vec::new(), 0u64);
     for tensor in Tensor::all(&config) {
         let (rows, cols) = tensor.shape(&config);
@@ -22,7 +22,7 @@ fn large_model(place: &Place) {
     }
     let header = format!("{{{}}}", entries.join(","));
     let bytes = [&(header.len() as u64).to_le_bytes()[..], header.as_bytes()].concat();
-    let dir = place.model("large");
+    let dir = place.model(name);
     replace(&dir.join("config.json"), config.to_json().as_bytes());
     replace(&dir.join("model.safetensors"), &bytes);
     let file = std::fs::File::options().write(true).open(dir.join("model.safetensors")).unwrap();
@@ -62,11 +62,13 @@ enum Moment {
 use Moment::{AfterASign, AtOnce, WhileWriting};
 
 /// Every command that takes its time, and moments of it. None has a result at any of them.
-const CASES: [(&[&str], &[Moment]); 12] = [
+const CASES: [(&[&str], &[Moment]); 13] = [
     (&["run", "-m", "m", "-f", "long.txt", "--context", "60000"], &[AtOnce, AfterASign]),
     (&["run", "-m", "large", "-p", "x"], &[WhileWriting]),
     (&["pack", "-m", "large", "-o", "x.pack"], &[AtOnce, WhileWriting]),
     (&["unpack", "-m", "large", "-o", "unpacked"], &[WhileWriting]),
+    // From a pack, nothing is packed first: what it writes is the folder.
+    (&["unpack", "-m", "wide.pack", "-o", "unpacked"], &[WhileWriting]),
     (&["synth", "-o", "synthetic"], &[AtOnce, WhileWriting]),
     (&["diff", "-m", "large"], &[WhileWriting]),
     (&["gate", "-m", "large"], &[WhileWriting]),
@@ -84,7 +86,8 @@ const CASES: [(&[&str], &[Moment]); 12] = [
 fn place() -> Place {
     let place = Place::new();
     endless_model(&place);
-    large_model(&place);
+    zero_model(&place, "large", 28);
+    zero_model(&place, "wide", 1);
     replace(&place.path("long.txt"), "My fellow Americans, tonight. ".repeat(7000).as_bytes());
     let prompt = "{\"id\": \"a\", \"chat\": false, \"text\": \"My fellow\"}\n";
     replace(&place.path("none.jsonl"), prompt.as_bytes());
@@ -119,7 +122,7 @@ fn interrupted(place: &Place, mut running: Running, moment: Moment) -> Outcome {
 /// A file that is being written, of any name that is not one of the place's own.
 fn is_part(path: &Path) -> bool {
     let own = ["long.txt", "none.jsonl"];
-    let in_model = ["m", "large"].iter().any(|name| path.parent().unwrap().ends_with(name));
+    let in_model = ["m", "large", "wide"].iter().any(|name| path.parent().unwrap().ends_with(name));
     !in_model && !own.iter().any(|name| path.ends_with(name))
 }
 
@@ -131,6 +134,9 @@ fn the_first_ctrl_c_ends_every_command_and_leaves_nothing() {
     for (args, moments) in CASES {
         for &moment in moments {
             let place = place();
+            if args.contains(&"wide.pack") {
+                place.succeeds(&["pack", "-m", "wide", "-o", "wide.pack"]);
+            }
             let before: Vec<PathBuf> = place.files().into_iter().map(|(path, _)| path).collect();
             let program = std::process::Command::new(env!("CARGO_BIN_EXE_monolith"));
             let mut command = place.as_job(program, args);

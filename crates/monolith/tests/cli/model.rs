@@ -1,6 +1,6 @@
 //! Models that are somewhere else, incomplete or damaged: each named, with the cure.
 
-use crate::support::{Place, outcome, replace, tiny};
+use crate::support::{Place, Running, outcome, replace, tiny};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::process::Command;
@@ -62,7 +62,7 @@ fn files_that_are_missing() {
     let place = Place::new();
     for (file, cure) in [
         ("model.safetensors", "m/model.safetensors: No such file"),
-        ("tokenizer.json", "m/tokenizer.json: no such file; without one the model takes no text"),
+        ("tokenizer.json", "m/tokenizer.json: no such file; text needs one; copy it from a model"),
         ("config.json", "m is not a model folder: it has no config.json"),
     ] {
         let dir = place.model("m");
@@ -120,7 +120,9 @@ fn a_fifo_is_refused_and_not_waited_for() {
     let dir = place.model("m");
     std::fs::remove_file(dir.join("model.safetensors")).unwrap();
     for fifo in [dir.join("model.safetensors"), place.path("fifo")] {
-        assert!(Command::new("mkfifo").arg(fifo).status().unwrap().success());
+        let mut mkfifo = Command::new("mkfifo");
+        mkfifo.arg(fifo);
+        assert_eq!(Running::new(mkfifo).outcome().code, 0);
     }
     place.fails(&run("m"), 1, "m/model.safetensors is not a regular file");
     place.fails(&run("fifo"), 2, "fifo is not a regular file");

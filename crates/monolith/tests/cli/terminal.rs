@@ -2,7 +2,7 @@
 
 use crate::support::*;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 /// Changes a terminal's title and colours, and hides what follows.
 const HOSTILE: &str = "x\u{1b}]0;title\u{7}\u{1b}[31m\u{9b}5m\u{202e}y";
@@ -108,19 +108,20 @@ fn generated_text() {
     model_that_writes_escapes(&place);
     let run = "run -m m -n 40 -q -p 'It separates the Old World from'";
     let program = env!("CARGO_BIN_EXE_monolith");
-    let start = |command: &mut Command| {
-        command.current_dir(place.path("")).env("MONOLITH_CACHE", place.path("cache"));
-        command.env("CUDA_VISIBLE_DEVICES", "").stdin(Stdio::null());
-        let output = command.output().unwrap();
-        assert!(output.status.success(), "{output:?}");
-        String::from_utf8(output.stdout).unwrap()
+    let start = |shell: &str, args: &[&str]| {
+        let mut command = Command::new(shell);
+        command.args(args).current_dir(place.path("")).env("MONOLITH_CACHE", place.path("cache"));
+        command.env("CUDA_VISIBLE_DEVICES", "");
+        let seen = Running::new(command).outcome();
+        assert_eq!(seen.code, 0, "{}", seen.stderr);
+        seen.stdout
     };
-    let piped = start(Command::new("sh").args(["-c", &format!("{program} {run}")]));
+    let piped = start("sh", &["-c", &format!("{program} {run}")]);
     assert!(piped.contains('\u{1b}'), "{piped:?}");
 
     // `script` gives the program a terminal.
     let terminal = format!("{program} {run}");
-    let shown = start(Command::new("script").args(["-qec", &terminal, "/dev/null"]));
+    let shown = start("script", &["-qec", &terminal, "/dev/null"]);
     assert!(!shown.contains('\u{1b}'), "{shown:?}");
     assert_eq!(shown.replace("\r\n", "\n"), piped.replace('\u{1b}', "\\u{1b}"));
 }

@@ -265,6 +265,22 @@ fn the_same_weights_give_the_same_bytes() {
 }
 
 #[test]
+fn values_by_rows_are_the_values() {
+    let pack = opened(&ordinary(&small(), 3), Formats::FP8);
+    for tensor in Tensor::all(pack.config()) {
+        let rows = tensor.shape(pack.config()).0;
+        let by_row = (0..rows).flat_map(|row| pack.value_row_bytes(tensor, row..row + 1));
+        assert_eq!(by_row.collect::<Vec<u8>>(), pack.value_bytes(tensor));
+        let values = pack.tensor_f32(tensor);
+        let bits = |value: &f32| match pack.is_bf16(tensor) {
+            true => value.to_le_bytes()[2..].to_vec(),
+            false => value.to_le_bytes().to_vec(),
+        };
+        assert_eq!(pack.value_bytes(tensor), values.iter().flat_map(bits).collect::<Vec<u8>>());
+    }
+}
+
+#[test]
 fn other_formats_have_no_bf16_bits() {
     let pack = opened(&ordinary(&small(), 1), Formats::FP8);
     let unpacked = pack.unpacked();

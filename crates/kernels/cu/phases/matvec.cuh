@@ -1,38 +1,7 @@
 // The streaming matrix-vector product: this block's tiles of a matrix times the activation.
 #pragma once
-#include "ring.cuh"
-#include "tiles.cuh"
-
-// A consumer thread's state. The cursor, which names the next stage, is the same in every warp.
-struct Consumer {
-  const abi::StepArgs& args;
-  Shared& shared;
-  RingCursor cursor;
-  // False once a wait has failed; all consumers of the block exit together at the next barrier.
-  bool ok = true;
-  // Empty in builds without the X-ray.
-  ::xray::Notes log;
-
-  __device__ __forceinline__ int warp() const { return threadIdx.x / 32; }
-  __device__ __forceinline__ int lane() const { return threadIdx.x % 32; }
-  __device__ __forceinline__ int thread() const { return threadIdx.x; }
-
-  __device__ __forceinline__ bool sync() {
-    ok = ptx::consumers_sync_all<shape::CONSUMERS>(ok);
-    return ok;
-  }
-};
-
-// This block's part of `count` tiles: a contiguous range, by the same rule as on the host. 32 bits
-// suffice for a vocabulary's tiles times 256 blocks; a 64-bit division would take 150 instructions.
-struct TileRange {
-  int begin, end;
-};
-
-__device__ __forceinline__ TileRange tiles_of_block(int count) {
-  const u32 block = blockIdx.x, blocks = gridDim.x, pieces = count;
-  return {int(block * pieces / blocks), int((block + 1) * pieces / blocks)};
-}
+#include "../formats/tiles.cuh"
+#include "../roles/consumer.cuh"
 
 // Multiplies this warp's fragments of one stage; the team's warps take fragments round-robin.
 // `left` counts the fragments from this warp's first one to the end of the tile.
@@ -88,7 +57,7 @@ __device__ __forceinline__ void multiply_tile(Consumer& my, int columns, u32 lay
 
 // Stores this warp's sums of one tile's 16 rows.
 template <class Format>
-__device__ __forceinline__ void keep_sums(float (&to)[BATCH_ROWS], int tile, const float (&sums)[4]) {
+__device__ __forceinline__ void keep_sums(float (&to)[shape::BATCH_ROWS], int tile, const float (&sums)[4]) {
   const float2 rows = Format::Activation::row_sums(sums);
   const int lane = threadIdx.x % 32;
   if (lane % 4 == 0) {
@@ -103,8 +72,8 @@ template <class Format, class Each>
 __device__ __forceinline__ bool multiply_tiles(Consumer& my, const u8* matrix, TileRange tiles, int columns,
                                         u32 layer, abi::Phase phase, Each each) {
 #pragma unroll 1
-  for (int first = tiles.begin, batch = 0; first < tiles.end; first += BATCH_TILES, batch ^= 1) {
-    const int count = min(BATCH_TILES, tiles.end - first);
+  for (int first = tiles.begin, batch = 0; first < tiles.end; first += shape::BATCH_TILES, batch ^= 1) {
+    const int count = min(shape::BATCH_TILES, tiles.end - first);
     const int first_team = my.cursor.team(), row = first * shape::TILE_ROWS + my.thread();
     const bool has_row = my.thread() < count * shape::TILE_ROWS;
     // Prefetched: the scale is used after the sums.

@@ -1,9 +1,8 @@
 // Tiles: 16 rows and all columns, in fragments, followed by one scale per row in formats that have
 // scales.
 #pragma once
-#include "formats/bf16.cuh"
-#include "formats/fp8.cuh"
-#include "ring.cuh"
+#include "bf16.cuh"
+#include "fp8.cuh"
 
 template <u32 FORMAT>
 struct FormatOf;
@@ -74,6 +73,11 @@ struct Tiles {
     const u8* tile = tiles + u64(row / shape::TILE_ROWS) * bytes(columns);
     return reinterpret_cast<const float*>(tile + stream_bytes(columns));
   }
+};
+
+// Sizes of a tile: its streamed bytes, and the stride to the next tile.
+struct TileBytes {
+  int streamed, all;
 };
 
 template <class Format>

@@ -1,9 +1,9 @@
 // Gathers an activation: every consumer thread polls two values at a time and stores them in shared
 // memory in the order in which the matvec reads them.
 #pragma once
-#include "exchange.cuh"
+#include "../handoff/handoff.cuh"
 #include "matvec.cuh"
-#include "phases/table.cuh"
+#include "table.cuh"
 
 // Pairs of values per thread for the widest activation.
 constexpr int PAIRS = (shape::WIDEST / 2 + shape::CONSUMERS - 1) / shape::CONSUMERS;
@@ -72,7 +72,7 @@ __device__ __forceinline__ bool gather(Consumer& my, u32 matvec, const PhaseRow&
     const u32 layer = source_layer(matvec, row);
     const Slot slot = slot_of(my.args, layer, row.from, row.from_slot);
     inject_delay(my.args, layer, row.from);
-    my.ok = poll<PAIRS>(
+    my.ok = Handoff::poll<PAIRS>(
                   my.args, my.log, slot, [&](int pair) { return column_of(pair) < row.columns; },
                   [](int pair) { return column_of(pair); }, keep) &&
               my.ok;

@@ -7,46 +7,41 @@
 //   observer lane     in X-ray builds only: records when tiles arrive
 //   watcher lane      in X-ray builds only: records where the consumers are
 //
-// Blocks communicate only through the exchange (exchange.cuh). The order of every sum does not
+// Blocks communicate only through the exchange (handoff/). The order of every sum does not
 // depend on the number of blocks: 128 and 132 blocks give the same bits.
-#include "observer.cuh"
-#include "phases/attention.cuh"
-#include "phases/products.cuh"
+#include "../phases/attention.cuh"
+#include "../phases/products.cuh"
+#include "../roles/loader.cuh"
+#include "../roles/observer.cuh"
+#include "../roles/watcher.cuh"
+
+static_assert(ML_LAUNCH == static_cast<u32>(abi::Launch::Cooperative),
+              "all blocks of a step are resident at once");
 
 extern "C" __device__ const u32 monolith_shared_bytes = sizeof(Shared);
 extern "C" __device__ const u32 monolith_threads = shape::THREADS;
 extern "C" __device__ const u64 monolith_slot_units = shape::SLOT_UNITS;
 
-// Matrix-vector products (matvecs) of a step: four per layer, and the LM head if logits are needed.
-__device__ __forceinline__ u32 matvecs(const abi::StepArgs& args) {
-  return LAYER_MATVECS * shape::LAYERS + ((args.flags & abi::STEP_HAS_HEAD) ? 1 : 0);
-}
-
-// Calls `each` for every piece of this block's weight stream. Returns false on abort.
-template <class Each>
-__device__ __forceinline__ bool weight_stream(const abi::StepArgs& args, Each& each) {
-#pragma unroll 1
-  for (u32 matvec = 0; matvec < matvecs(args); matvec++) {
-    const PhaseRow row = phase_row(matvec);
-    const TileRange share = tiles_of_block(shape::tiles(row.rows));
-    const bool is_head = row.phase == abi::Phase::LmHead;
-    const TileBytes bytes = is_head ? tile_bytes<HeadFormat>(row.columns) : tile_bytes<LayerFormat>(row.columns);
-    const u8* tiles = matrix_of(args, matvec) + u64(share.begin) * bytes.all;
-    const int count = share.end - share.begin;
-    if (!each_piece(tiles, count, bytes, layer_of(matvec), row.phase, each)) return false;
-  }
-  return true;
-}
-
-// Per layer: qkv, attention, o_proj, gate_up, down; then the LM head and the argmax.
+// Per layer, in order (h is the residual stream, a column of `hidden` values):
+//
+//   qkv         q, k, v = W_qkv (g h)              the RMS divides in the epilogue
+//   attention   a = softmax(q K) V                 after QK-norm, RoPE and the KV write
+//   o_proj      h = h + W_o a
+//   gate_up     m = silu(W_gate (g h)) W_up (g h)  likewise
+//   down        h = h + W_down m
+//
+// then lm_head, logits = W_head (g h), and the argmax. The matvecs are numbered, so that one piece of
+// code runs them all (phases/table.cuh).
 __device__ __forceinline__ void run_step(Consumer& my) {
   const u32 token = my.args.tokens[my.args.position];
   head::forget_logits(my);
 #pragma unroll 1
   for (u32 matvec = 0; matvec < matvecs(my.args); matvec++) {
     if (!run_matvec(my, matvec, token)) return;
+    Handoff::phase_end();
     const bool was_qkv = matvec % LAYER_MATVECS == 0 && matvec < LAYER_MATVECS * shape::LAYERS;
     if (was_qkv && !attention::run(my, matvec / LAYER_MATVECS)) return;
+    if (was_qkv) Handoff::phase_end();
   }
   if (my.args.flags & abi::STEP_HAS_HEAD) head::argmax(my);
   xray::note(my.log, abi::Moment::Ended);

@@ -1,59 +1,33 @@
-//! The X-ray's buffers: decodes what a recording kernel writes to them.
+//! Decodes a recording kernel's buffers, from records to stamps. Pure: no GPU is needed.
 
-use super::producer::Producers;
+use super::super::producer::Producers;
 use crate::EngineError;
-use cudarc::driver::{CudaSlice, CudaStream, DevicePtr, DriverError};
 use monolith_abi::dump::{Anchor, BlockDump, Copied, NO_BLOCK, NO_LAYER, Stamp};
-use monolith_abi::kernel::{
-    XRAY_ANCHORS, XRAY_BLOCK_BYTES, XRAY_CONSUMER, XRAY_COPIES, XRAY_MOMENT_BITS, XRAY_NO_LAYER,
-    XrayHeader,
+use monolith_abi::step::{LAYER_MATVECS, matvec_at};
+use monolith_abi::xray::{
+    XRAY_MOMENT_BITS, XRAY_NO_LAYER, XrayAnchor, XrayBlock, XrayCopy, XrayNote,
 };
 use monolith_abi::{EventKind, Moment, Phase};
-use std::sync::Arc;
+use zerocopy::{FromBytes, IntoBytes};
 
-/// The buffers of recording steps: one set for the chosen step, a second set that all other steps
-/// share, so that every step of a loop does the same work.
-#[derive(Debug)]
-pub(super) struct Recording {
-    chosen: CudaSlice<u8>,
-    others: CudaSlice<u8>,
-}
-
-impl Recording {
-    pub(super) fn new(stream: &Arc<CudaStream>, blocks: usize) -> Result<Recording, DriverError> {
-        let bytes = blocks * XRAY_BLOCK_BYTES as usize;
-        Ok(Recording { chosen: stream.alloc_zeros(bytes)?, others: stream.alloc_zeros(bytes)? })
-    }
-
-    /// Returns the buffers' address for a step.
-    pub(super) fn address(&self, stream: &Arc<CudaStream>, chosen: bool) -> u64 {
-        let buffer = if chosen { &self.chosen } else { &self.others };
-        buffer.device_ptr(stream).0
-    }
-
-    /// Reads the chosen step's buffers.
-    pub(super) fn bytes(&self, stream: &Arc<CudaStream>) -> Result<Vec<u8>, DriverError> {
-        stream.clone_dtoh(&self.chosen)
-    }
-}
-
-/// Returns the dumps of all blocks of the step with this epoch.
-pub(super) fn blocks_from(
-    bytes: &[u8],
+/// Returns the dumps of all blocks of the step with this epoch; the words are their buffers.
+pub(in super::super) fn blocks_from(
+    words: &[u64],
     epoch: u32,
-    producers: &Producers<'_>,
+    producers: &Producers,
 ) -> Result<Vec<BlockDump>, EngineError> {
-    let blocks = bytes.chunks_exact(XRAY_BLOCK_BYTES as usize).enumerate();
-    blocks
-        .map(|(block, bytes)| {
-            block_from(bytes, epoch, producers)
-                .map_err(|what| EngineError::Xray(format!("block {block}: {what}")))
-        })
-        .collect()
+    let blocks = <[XrayBlock]>::ref_from_bytes(words.as_bytes()).map_err(|_| {
+        EngineError::Xray(format!("{} bytes are not whole blocks", size_of_val(words)))
+    })?;
+    let dump = |(at, block): (usize, &XrayBlock)| {
+        block_from(block, epoch, producers)
+            .map_err(|what| EngineError::Xray(format!("block {at}: {what}")))
+    };
+    blocks.iter().enumerate().map(dump).collect()
 }
 
 /// Resolution of the timer that all SMs share: the greatest common divisor of its readings.
-pub(super) fn timer_step_ns(blocks: &[BlockDump]) -> u64 {
+pub(in super::super) fn timer_step_ns(blocks: &[BlockDump]) -> u64 {
     let readings = blocks.iter().flat_map(|block| &block.anchors).map(|anchor| anchor.global_ns);
     let Some(first) = readings.clone().next() else { return 1 };
     readings.map(|ns| ns.abs_diff(first)).fold(0, gcd).max(1)
@@ -63,90 +37,39 @@ fn gcd(a: u64, b: u64) -> u64 {
     if b == 0 { a } else { gcd(b, a % b) }
 }
 
-fn block_from(bytes: &[u8], epoch: u32, producers: &Producers<'_>) -> Result<BlockDump, String> {
-    let header = header_from(bytes);
+fn block_from(block: &XrayBlock, epoch: u32, producers: &Producers) -> Result<BlockDump, String> {
+    let header = &block.header;
     if header.epoch != epoch {
         return Err(format!("recorded step {}, not {epoch}", header.epoch));
     }
     if header.sm_begin != header.sm_end {
         return Err(format!("moved from SM {} to {}", header.sm_begin, header.sm_end));
     }
-    let parts = Parts::of(bytes, &header);
-    let (notes, begin) = (notes_from(parts.consumer, header.begin_clock), header.begin_clock);
-    let loader = loader_from(parts.copies, begin)?;
+    let mut lost = 0;
+    let (consumer, begin) = (filled(&block.notes, header.notes, &mut lost), header.begin_clock);
+    let copies = filled(&block.copies, header.copies, &mut lost);
+    let arrivals = filled(&block.arrivals, header.arrivals, &mut lost);
+    let anchors = filled(&block.anchors, header.anchors, &mut lost);
+    let loader = loader_from(copies, begin)?;
     Ok(BlockDump {
         sm: u16::try_from(header.sm_begin).map_err(|_| format!("SM {}", header.sm_begin))?,
-        copies: copies_from(&loader, &clocks_from(parts.arrivals, begin), parts.lost)?,
-        consumer: consumer_from(&notes, producers, parts.lost)?,
+        copies: copies_from(&loader, &clocks_from(arrivals, begin), lost)?,
+        consumer: consumer_from(&notes_from(consumer, begin), producers, lost)?,
         loader: ended(loader.into_iter().map(|(stamp, _)| stamp).collect()),
-        anchors: parts.anchors.chunks_exact(16).map(anchor_from).collect(),
-        lost: parts.lost,
+        anchors: anchors.iter().map(anchor_from).collect(),
+        lost,
     })
 }
 
-fn number<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
-    let mut number = [0; N];
-    number.copy_from_slice(&bytes[at..at + N]);
-    number
+/// The filled records of a part. More than fit were counted and lost.
+fn filled<'a, Record>(all: &'a [Record], count: u32, lost: &mut u64) -> &'a [Record] {
+    let count = count as usize;
+    *lost += count.saturating_sub(all.len()) as u64;
+    &all[..count.min(all.len())]
 }
 
-fn u64_at(bytes: &[u8], at: usize) -> u64 {
-    u64::from_le_bytes(number(bytes, at))
-}
-
-fn u32_at(bytes: &[u8], at: usize) -> u32 {
-    u32::from_le_bytes(number(bytes, at))
-}
-
-fn header_from(bytes: &[u8]) -> XrayHeader {
-    let offset = |name: &str| {
-        XrayHeader::FIELDS.iter().find(|field| field.0 == name).map_or(0, |field| field.2)
-    };
-    let word = |name| u32_at(bytes, offset(name));
-    XrayHeader {
-        begin_clock: u64_at(bytes, offset("begin_clock")),
-        sm_begin: word("sm_begin"),
-        sm_end: word("sm_end"),
-        consumer: word("consumer"),
-        copies: word("copies"),
-        arrivals: word("arrivals"),
-        anchors: word("anchors"),
-        epoch: word("epoch"),
-        ..XrayHeader::default()
-    }
-}
-
-/// The filled parts of a block's buffers.
-struct Parts<'a> {
-    consumer: &'a [u8],
-    copies: &'a [u8],
-    arrivals: &'a [u8],
-    anchors: &'a [u8],
-    lost: u64,
-}
-
-impl Parts<'_> {
-    fn of<'a>(bytes: &'a [u8], header: &XrayHeader) -> Parts<'a> {
-        let mut rest = &bytes[size_of::<XrayHeader>()..];
-        let mut lost = 0;
-        let mut part = |count: u32, room: u32, size: usize| {
-            let (all, after) = rest.split_at(room as usize * size);
-            rest = after;
-            lost += u64::from(count.saturating_sub(room));
-            &all[..count.min(room) as usize * size]
-        };
-        Parts {
-            consumer: part(header.consumer, XRAY_CONSUMER, 8),
-            copies: part(header.copies, XRAY_COPIES, 16),
-            arrivals: part(header.arrivals, XRAY_COPIES, 4),
-            anchors: part(header.anchors, XRAY_ANCHORS, 16),
-            lost,
-        }
-    }
-}
-
-fn anchor_from(bytes: &[u8]) -> Anchor {
-    Anchor { clock: u64_at(bytes, 0), global_ns: u64_at(bytes, 8) }
+fn anchor_from(anchor: &XrayAnchor) -> Anchor {
+    Anchor { clock: anchor.clock, global_ns: anchor.global_ns }
 }
 
 /// Extends 32-bit clocks to 64 bits, from the block's first clock. They are in order; one that is
@@ -187,23 +110,21 @@ impl Note {
     }
 }
 
-fn notes_from(bytes: &[u8], begin: u64) -> Vec<Note> {
+fn notes_from(notes: &[XrayNote], begin: u64) -> Vec<Note> {
     let mut clocks = Clocks::from(begin);
-    let notes = bytes.chunks_exact(8);
-    notes.map(|at| Note { clock: clocks.next(u32_at(at, 0)), word: u32_at(at, 4) }).collect()
+    notes.iter().map(|note| Note { clock: clocks.next(note.clock), word: note.word }).collect()
 }
 
-fn clocks_from(bytes: &[u8], begin: u64) -> Vec<u64> {
+fn clocks_from(arrivals: &[u32], begin: u64) -> Vec<u64> {
     let mut clocks = Clocks::from(begin);
-    bytes.chunks_exact(4).map(|at| clocks.next(u32_at(at, 0))).collect()
+    arrivals.iter().map(|&low| clocks.next(low)).collect()
 }
 
 /// Decodes the loader's stamps, and the bytes of each issued copy.
-fn loader_from(bytes: &[u8], begin: u64) -> Result<Vec<(Stamp, u32)>, String> {
+fn loader_from(copies: &[XrayCopy], begin: u64) -> Result<Vec<(Stamp, u32)>, String> {
     let mut clocks = Clocks::from(begin);
-    let mut stamps = Vec::with_capacity(bytes.len() / 8);
-    for (at, record) in bytes.chunks_exact(16).enumerate() {
-        let (looked, issued, tag) = (u32_at(record, 0), u32_at(record, 4), u32_at(record, 8));
+    let mut stamps = Vec::with_capacity(2 * copies.len());
+    for (at, &XrayCopy { looked, issued, tag, reserved: _ }) in copies.iter().enumerate() {
         let known =
             EventKind::from_id((tag & 0xf) as u8).zip(Phase::from_id((tag >> 4 & 0xf) as u8));
         let known =
@@ -226,7 +147,7 @@ type Place = (Phase, u16);
 
 /// Turns the consumers' notes into stamps: where the consumers are, and what they wait for.
 struct Consumers<'a> {
-    producers: &'a Producers<'a>,
+    producers: &'a Producers,
     /// The current phase, or the next one during a gather. The first is qkv, which gathers nothing.
     now: Place,
     /// Index of the last matvec whose gather began. The indices are consecutive, so a missing note
@@ -287,33 +208,18 @@ impl Consumers<'_> {
     }
 }
 
-/// Returns the phase whose output a matvec gathers, and the matvec's own phase: four per layer,
-/// then the LM head (phases/table.cuh).
+/// Returns the phase whose output a matvec gathers, and the matvec's own phase.
 fn matvec(index: usize, layers: usize) -> Option<(Place, Place)> {
-    const MATVECS: [(Phase, Phase); 4] = [
-        (Phase::Down, Phase::Qkv),
-        (Phase::Attention, Phase::OProj),
-        (Phase::OProj, Phase::GateUp),
-        (Phase::GateUp, Phase::Down),
-    ];
-    let (layer, at) = (index / MATVECS.len(), index % MATVECS.len());
-    let (from, now) = MATVECS[at];
-    let before = if at == 0 { layer.checked_sub(1)? } else { layer };
-    let from = (from, u16::try_from(before).ok()?);
-    if index == MATVECS.len() * layers {
-        return Some((from, (Phase::LmHead, NO_LAYER)));
-    }
-    (layer < layers).then_some((from, (now, u16::try_from(layer).ok()?)))
+    let (row, layer) = matvec_at(index, layers)?;
+    let before = if row.is_from_the_layer_before() { layer.checked_sub(1)? } else { layer };
+    let now = if layer == layers { NO_LAYER } else { u16::try_from(layer).ok()? };
+    Some(((row.from, u16::try_from(before).ok()?), (row.phase, now)))
 }
 
 /// Decodes the consumers' stamps. Unless the buffer was too small, all notes must be there, for
 /// every matvec of the step. (A watcher that was a whole round of notes behind would have missed
 /// some.)
-fn consumer_from(
-    notes: &[Note],
-    producers: &Producers<'_>,
-    lost: u64,
-) -> Result<Vec<Stamp>, String> {
+fn consumer_from(notes: &[Note], producers: &Producers, lost: u64) -> Result<Vec<Stamp>, String> {
     let mut consumers = Consumers { producers, now: (Phase::Qkv, 0), matvec: 0 };
     let mut stamps: Vec<Stamp> = Vec::with_capacity(notes.len());
     for (at, &note) in notes.iter().enumerate() {
@@ -325,7 +231,7 @@ fn consumer_from(
         stamps.push(stamp);
     }
     let is_ended = stamps.last().is_some_and(|last| last.kind == EventKind::Unrecorded);
-    let matvecs = 4 * producers.layers() as u32;
+    let matvecs = (LAYER_MATVECS * producers.layers()) as u32;
     if lost == 0 && !(is_ended && consumers.matvec == matvecs) {
         let seen = consumers.matvec;
         return Err(format!("its notes end after matvec {seen} of {matvecs}: some are missing"));
@@ -365,46 +271,35 @@ fn copies_from(
 
 #[cfg(test)]
 mod tests {
+    use super::super::super::tests::step;
     use super::*;
-    use monolith_kernels::variant::TABLE;
+    use crate::plan::Plan;
+    use monolith_abi::xray::{XRAY_COPIES, XRAY_NOTES, XrayHeader, copy_tag};
     use monolith_model::Config;
 
-    const CONSUMER_AT: usize = size_of::<XrayHeader>();
-    const LOADER_AT: usize = CONSUMER_AT + 8 * XRAY_CONSUMER as usize;
-    const ARRIVALS_AT: usize = LOADER_AT + 16 * XRAY_COPIES as usize;
-    const ANCHORS_AT: usize = ARRIVALS_AT + 4 * XRAY_COPIES as usize;
-
-    /// One block's buffers, written as the kernel writes them.
-    struct Buffers(Vec<u8>);
+    /// One block's buffers, filled as the kernel fills them.
+    struct Buffers(Vec<u64>);
 
     impl Buffers {
-        fn put(&mut self, at: usize, bytes: &[u8]) {
-            self.0[at..at + bytes.len()].copy_from_slice(bytes);
+        fn new() -> Buffers {
+            Buffers(vec![0; size_of::<XrayBlock>() / 8])
         }
 
-        fn header(&mut self, name: &str, value: &[u8]) {
-            let field = XrayHeader::FIELDS.iter().find(|field| field.0 == name).unwrap();
-            self.put(field.2, value);
-        }
-
-        fn words(&mut self, at: usize, words: &[u32]) {
-            for (index, word) in words.iter().enumerate() {
-                self.put(at + 4 * index, &word.to_le_bytes());
-            }
+        fn block(&mut self) -> &mut XrayBlock {
+            XrayBlock::mut_from_bytes(self.0.as_mut_bytes()).unwrap()
         }
 
         /// The consumers' notes, from the first on.
         fn notes(&mut self, notes: &[(u64, Moment, u32)]) {
-            self.header("consumer", &(notes.len() as u32).to_le_bytes());
-            for (index, &(clock, moment, which)) in notes.iter().enumerate() {
+            self.block().header.notes = notes.len() as u32;
+            for (to, &(clock, moment, which)) in self.block().notes.iter_mut().zip(notes) {
                 let word = moment as u32 | which << XRAY_MOMENT_BITS;
-                self.words(CONSUMER_AT + 8 * index, &[clock as u32, word]);
+                *to = XrayNote { clock: clock as u32, word };
             }
         }
 
         fn read(&self) -> Result<Vec<BlockDump>, EngineError> {
-            let config = Config::qwen3_0_6b();
-            blocks_from(&self.0, 7, &Producers::new(&config, &TABLE[0], 132, 20))
+            blocks_from(&self.0, 7, &Producers::new(step(), 132, 20))
         }
     }
 
@@ -414,15 +309,17 @@ mod tests {
 
     /// A block that waited for qkv, whose clock's low half wraps meanwhile.
     fn small() -> Buffers {
-        let mut buffers = Buffers(vec![0; XRAY_BLOCK_BYTES as usize]);
-        for (name, value) in [("copies", 2_u32), ("arrivals", 1), ("anchors", 2)] {
-            buffers.header(name, &value.to_le_bytes());
-        }
-        buffers.header("begin_clock", &BEGIN.to_le_bytes());
-        buffers.header("epoch", &7_u32.to_le_bytes());
-        for name in ["sm_begin", "sm_end"] {
-            buffers.header(name, &5_u32.to_le_bytes());
-        }
+        let mut buffers = Buffers::new();
+        buffers.block().header = XrayHeader {
+            begin_clock: BEGIN,
+            sm_begin: 5,
+            sm_end: 5,
+            copies: 2,
+            arrivals: 1,
+            anchors: 2,
+            epoch: 7,
+            ..XrayHeader::default()
+        };
         let mut notes = vec![
             (BEGIN - 30, Moment::Began, 0),
             (BEGIN + 50, Moment::AskedHeads, 3),
@@ -432,21 +329,30 @@ mod tests {
         notes.extend((1..=MATVECS).map(|matvec| (BEGIN + 400, Moment::Asked, matvec)));
         notes.push((BEGIN + 400, Moment::Ended, 0));
         buffers.notes(&notes);
-        let qkv = (Phase::Qkv as u32) << 4 | 3 << 8;
-        let end = EventKind::Unrecorded as u32 | (Phase::LmHead as u32) << 4 | XRAY_NO_LAYER << 8;
+        let tag = |kind, phase, layer: u32, bytes: usize| {
+            copy_tag(kind as usize, phase as usize, layer as usize, bytes / 16) as u32
+        };
         let clock = |after: u64| (BEGIN + after) as u32;
-        buffers.words(LOADER_AT, &[clock(10), clock(20), qkv | 1024 << 16, 0]);
-        buffers.words(LOADER_AT + 16, &[0, clock(30), end, 0]);
-        buffers.words(ARRIVALS_AT, &[clock(300)]);
-        for (at, clock, ns) in [(0, BEGIN, 640_u64), (16, BEGIN + 200, 768)] {
-            buffers.put(ANCHORS_AT + at, &clock.to_le_bytes());
-            buffers.put(ANCHORS_AT + at + 8, &ns.to_le_bytes());
-        }
+        let block = buffers.block();
+        block.copies[0] = XrayCopy {
+            looked: clock(10),
+            issued: clock(20),
+            tag: tag(EventKind::Work, Phase::Qkv, 3, 16_384),
+            reserved: 0,
+        };
+        block.copies[1] = XrayCopy {
+            issued: clock(30),
+            tag: tag(EventKind::Unrecorded, Phase::LmHead, XRAY_NO_LAYER, 0),
+            ..XrayCopy::default()
+        };
+        block.arrivals[0] = clock(300);
+        block.anchors[0] = XrayAnchor { clock: BEGIN, global_ns: 640 };
+        block.anchors[1] = XrayAnchor { clock: BEGIN + 200, global_ns: 768 };
         buffers
     }
 
-    fn plan() -> crate::plan::Plan {
-        crate::plan::Plan::new(&Config::qwen3_0_6b(), 132)
+    fn plan() -> Plan {
+        Plan::of(step(), 132)
     }
 
     fn owner(phase: Phase, value: usize) -> usize {
@@ -538,7 +444,7 @@ mod tests {
     }
 
     #[test]
-    fn matvecs_are_four_a_layer_and_the_head() {
+    fn a_matvec_says_what_it_gathers_and_of_which_layer() {
         assert_eq!(matvec(0, 28), None);
         assert_eq!(matvec(7, 28), Some(((Phase::GateUp, 1), (Phase::Down, 1))));
         assert_eq!(matvec(108, 28), Some(((Phase::Down, 26), (Phase::Qkv, 27))));
@@ -549,10 +455,10 @@ mod tests {
     #[test]
     fn what_did_not_fit_is_counted() {
         let mut buffers = small();
-        buffers.header("arrivals", &(XRAY_COPIES + 5).to_le_bytes());
+        buffers.block().header.arrivals = XRAY_COPIES as u32 + 5;
         let note = |at: u32| (BEGIN + u64::from(at), Moment::Summed, 0);
-        buffers.notes(&(0..XRAY_CONSUMER).map(note).collect::<Vec<_>>());
-        buffers.header("consumer", &(XRAY_CONSUMER + 2).to_le_bytes());
+        buffers.notes(&(0..XRAY_NOTES as u32).map(note).collect::<Vec<_>>());
+        buffers.block().header.notes = XRAY_NOTES as u32 + 2;
         let block = &buffers.read().unwrap()[0];
         assert_eq!((block.lost, block.copies.len()), (7, 1));
         assert_eq!(block.consumer.last().unwrap().kind, EventKind::Unrecorded);
@@ -560,29 +466,29 @@ mod tests {
 
     #[test]
     fn nonsense_is_refused() {
-        let refused = |change: &dyn Fn(&mut Buffers)| {
+        let refused = |change: &dyn Fn(&mut XrayBlock)| {
             let mut buffers = small();
-            change(&mut buffers);
+            change(buffers.block());
             buffers.read().unwrap_err().to_string()
         };
-        let said = refused(&|buffers| buffers.header("epoch", &6_u32.to_le_bytes()));
+        let said = refused(&|block| block.header.epoch = 6);
         assert!(said.contains("block 0: recorded step 6, not 7"), "{said}");
-        let said = refused(&|buffers| buffers.header("sm_end", &6_u32.to_le_bytes()));
+        let said = refused(&|block| block.header.sm_end = 6);
         assert!(said.contains("moved from SM 5 to 6"), "{said}");
-        let said = refused(&|buffers| buffers.words(LOADER_AT + 16, &[0, 0, 0x0f]));
+        let said = refused(&|block| block.copies[1].tag = 0x0f);
         assert!(said.contains("copy 1 says 0x0000000f"), "{said}");
         // A moment that there is not, a place without a note, layers and products beyond the last,
         // and a product whose predecessor is missing.
         for word in [0x0e, 0x00, 28 << 4 | 4, 28 << 4 | 2, 113 << 4 | 3, 3, 2 << 4 | 3] {
-            let said = refused(&|buffers| buffers.words(CONSUMER_AT + 8, &[0, word]));
+            let said = refused(&|block| block.notes[1] = XrayNote { clock: 0, word });
             assert!(said.contains(&format!("note 1 says {word:#010x}")), "{said}");
         }
         // Notes that end before the step does, or in its midst.
-        let said = refused(&|buffers| buffers.header("consumer", &5_u32.to_le_bytes()));
+        let said = refused(&|block| block.header.notes = 5);
         assert!(said.contains("its notes end after matvec 2 of 112: some are missing"), "{said}");
-        let said = refused(&|buffers| buffers.words(CONSUMER_AT + 8 * 3, &[0, 13]));
+        let said = refused(&|block| block.notes[3] = XrayNote { clock: 0, word: 13 });
         assert!(said.contains("note 4 says"), "{said}");
-        let said = refused(&|buffers| buffers.header("arrivals", &0_u32.to_le_bytes()));
+        let said = refused(&|block| block.header.arrivals = 0);
         assert!(said.contains("1 copies were issued, and 0 arrived"), "{said}");
     }
 }

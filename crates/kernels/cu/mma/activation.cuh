@@ -1,8 +1,9 @@
 // The activation in shared memory, in the order of the tensor cores' B operand: of every 16
 // columns, lane t of four takes columns 2 t, 2 t + 1, 2 t + 8 and 2 t + 9.
 #pragma once
-#include "ptx.cuh"
-#include "shared.cuh"
+#include "../ptx/convert.cuh"
+#include "../ptx/mma.cuh"
+#include "../shape.cuh"
 
 // Index of two neighbouring columns (the first is even), in values.
 __device__ __forceinline__ int activation_index(int column) {
@@ -20,7 +21,7 @@ struct Parts {
   __device__ static __forceinline__ void set(Shared& shared, int column, float2 values) {
     const int index = activation_index(column);
 #pragma unroll
-    for (int part = 0; part < PARTS; part++) {
+    for (int part = 0; part < shape::PARTS; part++) {
       const u32 pair = ptx::bf16_pair(values.x, values.y);
       *reinterpret_cast<u32*>(&shared.x[part][index]) = pair;
       values.x -= bf16_low(pair);
@@ -31,7 +32,7 @@ struct Parts {
   // The address of this lane's operand of the first step.
   __device__ static __forceinline__ const u8* operand(const Shared& shared) {
     const int part = threadIdx.x % 32 / 4, lane = threadIdx.x % 4;
-    return reinterpret_cast<const u8*>(&shared.x[part < PARTS ? part : PARTS][4 * lane]);
+    return reinterpret_cast<const u8*>(&shared.x[part < shape::PARTS ? part : shape::PARTS][4 * lane]);
   }
 
   // Returns the rows' sums, in the lanes with t = 0. Lane 4 g + t holds columns 2 t and 2 t + 1 of
@@ -46,5 +47,5 @@ struct Parts {
 
 // Clears the row of zeros; called once per launch, before the first matvec.
 __device__ __forceinline__ void clear_zero_row(Shared& shared) {
-  for (int at = threadIdx.x; at < X_STRIDE; at += blockDim.x) shared.x[PARTS][at] = 0;
+  for (int at = threadIdx.x; at < shape::X_STRIDE; at += blockDim.x) shared.x[shape::PARTS][at] = 0;
 }

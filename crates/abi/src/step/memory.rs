@@ -1,0 +1,103 @@
+//! A block's shared memory. The CUDA struct is generated from this list, and the host computes its
+//! size from it, so that a ring has as many stages as the memory allows.
+
+use super::{Step, Width};
+
+/// A field of a block's shared memory: an array.
+#[derive(Clone, Copy, Debug)]
+pub struct SharedField {
+    /// Its comment.
+    pub doc: &'static str,
+    /// Name.
+    pub name: &'static str,
+    /// Type of an element.
+    pub element: Element,
+    /// Lengths, outermost first.
+    pub extents: &'static [Width],
+    /// Alignment in bytes; 0: the element's.
+    pub align: usize,
+}
+
+/// The type of an element of shared memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Element {
+    /// Its name in CUDA.
+    pub name: &'static str,
+    /// Its size in bytes, and its alignment.
+    pub bytes: usize,
+}
+
+const U8: Element = Element { name: "u8", bytes: 1 };
+const U16: Element = Element { name: "u16", bytes: 2 };
+const U32: Element = Element { name: "u32", bytes: 4 };
+const U64: Element = Element { name: "u64", bytes: 8 };
+const FLOAT: Element = Element { name: "float", bytes: 4 };
+const UINT2: Element = Element { name: "uint2", bytes: 8 };
+
+const fn field(
+    name: &'static str,
+    element: Element,
+    extents: &'static [Width],
+    doc: &'static str,
+) -> SharedField {
+    SharedField { doc, name, element, extents, align: 0 }
+}
+
+const fn aligned(align: usize, field: SharedField) -> SharedField {
+    SharedField { align, ..field }
+}
+
+/// The fields, in order.
+#[rustfmt::skip]
+pub const SHARED: &[SharedField] = &[
+    aligned(128, field("ring", U8, &[tuning!(stages), tuning!(stage_bytes)],
+        "Stages of packed weights; only bulk copies write them.")),
+    aligned(16, field("x", U16, &[size!(x_rows), size!(x_stride)],
+        "The activation of the running matvec, in parts, and a row of zeros (activation.cuh).")),
+    aligned(16, field("residual", FLOAT, &[number!(2), dim!(hidden)],
+        "The residual stream before attention and before the MLP.")),
+    aligned(16, field("sums", FLOAT, &[number!(2), tuning!(consumer_warps), size!(batch_rows)],
+        "Sums of each warp over its part of the columns; two batches, used alternately.")),
+    aligned(16, field("heads", FLOAT, &[size!(attention_rows), dim!(head_dim)],
+        "Attention: the group's query heads, then the key, then the value.")),
+    field("newest", UINT2, &[number!(2), number!(32)],
+        "Attention: the newest position's key and value, as in the cache; 4 elements per lane."),
+    field("warp_largest", FLOAT, &[tuning!(consumer_warps)],
+        "Attention: each warp's largest score."),
+    field("warp_weights", FLOAT, &[tuning!(consumer_warps)],
+        "Attention: each warp's sum of weights."),
+    field("thread_logit", FLOAT, &[size!(batch_rows)],
+        "LM head: the largest logit of each thread that has rows."),
+    field("thread_row", U32, &[size!(batch_rows)],
+        "LM head: the row of that logit."),
+    field("warp_squares", FLOAT, &[tuning!(consumer_warps)],
+        "Norm: each warp's sum of squares."),
+    field("warp_logit", FLOAT, &[tuning!(consumer_warps)],
+        "LM head: each warp's largest logit."),
+    field("warp_row", U32, &[tuning!(consumer_warps)],
+        "LM head: the row of that logit."),
+    field("full", U64, &[tuning!(stages)],
+        "The ring's barriers: a stage's weights have arrived."),
+    field("empty", U64, &[tuning!(stages)],
+        "The ring's barriers: a stage is released."),
+];
+
+impl SharedField {
+    fn bytes(&self, step: &Step) -> usize {
+        let elements: usize = self.extents.iter().map(|extent| extent.of(step)).product();
+        elements * self.element.bytes
+    }
+
+    /// Alignment in bytes.
+    pub fn align(&self) -> usize {
+        self.align.max(self.element.bytes)
+    }
+}
+
+/// Bytes of a block's shared memory: what `sizeof` gives for the struct in CUDA.
+pub fn shared_bytes(step: &Step) -> usize {
+    let place =
+        |end: usize, field: &SharedField| end.next_multiple_of(field.align()) + field.bytes(step);
+    let align = SHARED.iter().map(SharedField::align).max().unwrap_or(1);
+    SHARED.iter().fold(0, place).next_multiple_of(align)
+}

@@ -1,0 +1,49 @@
+//! How a step is put on the stream: a file for each [`Launch`] of the variant table.
+
+mod cooperative;
+
+use super::params::Param;
+use crate::EngineError;
+use cudarc::driver::{CudaFunction, CudaStream};
+use monolith_abi::Launch;
+use monolith_abi::kernel::StepArgs;
+use monolith_abi::step::{Step, shared_bytes};
+use std::fmt::Debug;
+use std::sync::Arc;
+
+/// Puts steps on a stream, in order.
+pub(super) trait Strategy: Debug + Send {
+    /// Launches one step on the stream.
+    ///
+    /// # Safety
+    /// Every address in the parameters is of memory that the caller holds until the stream is
+    /// synchronized, and the position and the tokens lie within that memory.
+    unsafe fn launch(&self, stream: &Arc<CudaStream>, args: &StepArgs) -> Result<(), EngineError>;
+}
+
+/// The kernel of a step, and the size of its launch.
+#[derive(Debug)]
+pub(super) struct StepKernel {
+    pub(super) function: CudaFunction,
+    pub(super) blocks: u32,
+    pub(super) threads: u32,
+    pub(super) shared_bytes: u32,
+}
+
+/// The strategy of a row.
+pub(super) fn strategy(
+    launch: Launch,
+    function: CudaFunction,
+    step: &Step,
+    blocks: usize,
+) -> Box<dyn Strategy> {
+    let kernel = StepKernel {
+        function,
+        blocks: blocks as u32,
+        threads: step.sizes.threads as u32,
+        shared_bytes: shared_bytes(step) as u32,
+    };
+    match launch {
+        Launch::Cooperative => Box::new(cooperative::Cooperative::new(kernel)),
+    }
+}

@@ -1,0 +1,75 @@
+// Loads and stores of words that warps and blocks exchange: one access each, no ordering beyond the
+// word.
+#pragma once
+#include "../types.cuh"
+
+namespace ptx {
+
+__device__ __forceinline__ u32 shared_address(const void* pointer) {
+  return static_cast<u32>(__cvta_generic_to_shared(pointer));
+}
+
+// ---- shared memory: words that warps exchange without a barrier
+
+__device__ __forceinline__ void store_shared(u32* to, u32 word) {
+  asm volatile("st.relaxed.cta.shared::cta.u32 [%0], %1;" ::"r"(shared_address(to)), "r"(word)
+               : "memory");
+}
+
+__device__ __forceinline__ u32 load_shared(const u32* from) {
+  u32 word;
+  asm volatile("ld.relaxed.cta.shared::cta.u32 %0, [%1];"
+               : "=r"(word)
+               : "r"(shared_address(from))
+               : "memory");
+  return word;
+}
+
+// A store to an address if the predicate holds, without a branch. The compiler may move other
+// accesses past it.
+__device__ __forceinline__ void store_shared_if(bool predicate, u32 address, u32 word) {
+  asm volatile(
+      "{\n"
+      ".reg .pred writes;\n"
+      "setp.ne.u32 writes, %0, 0;\n"
+      "@writes st.relaxed.cta.shared::cta.u32 [%1], %2;\n"
+      "}" ::"r"(static_cast<u32>(predicate)),
+      "r"(address), "r"(word));
+}
+
+// ---- global memory: exchange units, device scope
+
+__device__ __forceinline__ void store_relaxed(u64* to, u64 word) {
+  asm volatile("st.relaxed.gpu.global.u64 [%0], %1;" ::"l"(to), "l"(word) : "memory");
+}
+
+__device__ __forceinline__ u64 load_relaxed(const u64* from) {
+  u64 word;
+  asm volatile("ld.relaxed.gpu.global.u64 %0, [%1];" : "=l"(word) : "l"(from) : "memory");
+  return word;
+}
+
+// Two units in one request. Each is a separate 64-bit access; the two are unordered.
+__device__ __forceinline__ void load_relaxed_pair(const u64* from, u64& first, u64& second) {
+  asm volatile("ld.relaxed.gpu.global.v2.u64 {%0, %1}, [%2];"
+               : "=l"(first), "=l"(second)
+               : "l"(from)
+               : "memory");
+}
+
+__device__ __forceinline__ u32 load_relaxed(const u32* from) {
+  u32 word;
+  asm volatile("ld.relaxed.gpu.global.u32 %0, [%1];" : "=r"(word) : "l"(from) : "memory");
+  return word;
+}
+
+__device__ __forceinline__ void store_relaxed(u32* to, u32 word) {
+  asm volatile("st.relaxed.gpu.global.u32 [%0], %1;" ::"l"(to), "r"(word) : "memory");
+}
+
+// For words that the host reads while the kernel runs.
+__device__ __forceinline__ void store_release_system(u32* to, u32 word) {
+  asm volatile("st.release.sys.global.u32 [%0], %1;" ::"l"(to), "r"(word) : "memory");
+}
+
+}  // namespace ptx
