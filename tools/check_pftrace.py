@@ -2,10 +2,9 @@
 
     python3 tools/check_pftrace.py FILE...
 
-What a viewer relies on: every event is on a track that was described before it, every track's
-slices begin and end in pairs and in order of time, times of a sequence never go back, every name
-that a sequence uses was declared in it, every flow leads from one end of work to one later end of
-a wait.
+It checks what a viewer relies on: every event is on a track described before it; every track's
+slices begin and end in pairs and in order of time; times of a sequence never go back; a sequence
+declares every name that it uses; every flow leads from one end of work to one later end of a wait.
 
 A Chrome trace beside it (NAME.chrome-trace.json beside NAME.pftrace) must have the same slices on
 the same tracks with the same times, and the same flows.
@@ -21,7 +20,7 @@ from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import Trace, TracePacket
 
 
 class Broken(Exception):
-    """What is wrong with a file."""
+    """A fault of a file."""
 
 
 def check(condition, *what):
@@ -159,7 +158,7 @@ class Chrome:
         else:
             check(kind in "sf", "an event is of kind", kind)
             ends = self.tails if kind == "s" else self.heads
-            # A flow is told a nanosecond before the end of its slice.
+            # A flow is written a nanosecond before the end of its slice.
             ends[event["id"]] = (self.open[thread][-1][0], at_ns + 1)
 
 

@@ -1,5 +1,5 @@
-// Imports traces with speedscope's own importer (npm: speedscope), and compares what it made of
-// them with what they hold.
+// Imports traces with speedscope's own importer (npm: speedscope), and compares the result with
+// the traces.
 //
 //     node tools/check_speedscope.mjs PACKAGE FILE...
 //
@@ -7,7 +7,7 @@
 // and, for each track of spans, the nanoseconds of each frame without those of its children.
 //
 // The package is a web page, not a library: its script runs up to the point where it would draw,
-// with stubs for the parts of a document that it touches until then.
+// with stubs for the parts of a document that it uses until then.
 
 import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
@@ -60,8 +60,8 @@ function pageOf(warn) {
   return vm.createContext(page);
 }
 
-// Nanoseconds of each frame name, without those of its children. speedscope puts a frame's
-// arguments behind its name.
+// Nanoseconds of each frame name, without those of its children. speedscope appends a frame's
+// arguments to its name.
 function times(profile, nsPerUnit) {
   const open = [];
   const totals = {};
@@ -98,7 +98,7 @@ async function check(importer, path) {
   const lost = importer.warnings.filter((text) => !/ Ending .* instead\.$/s.test(text));
   if (lost.length > 0) fail("speedscope warns:", lost[0]);
   const nsPerUnit = { nanoseconds: 1, microseconds: 1000 };
-  // A Chrome trace has tracks of the weight stream, too: they only have to nest.
+  // A Chrome trace also has tracks of the weight stream, which only have to nest.
   const found = new Map();
   for (const profile of group.profiles) {
     const chrome = profile.getName().match(/^(.*) \(pid 1\), (.*) \(tid \d+\)$/);

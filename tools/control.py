@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
-"""How far transformers' bf16 and f32 agree about the same weights: `monolith quality --control`.
+"""How far transformers' bf16 and f32 agree on the same weights: `monolith quality --control`.
 
     python3 tools/control.py --model DIR --ids ids.json --out control.json
 
-`ids.json` is what `monolith ids --prompts data/prompts/quality.jsonl` writes. Nothing is quantized
-here: the model decodes the prompts greedily in bf16, and again in f32 (TF32 off), each by itself;
-and f32 is fed the tokens of bf16, so that both are asked after the same text. `monolith quality`
-puts these figures beside a weight format's, and compares its own bf16 engine with the f32 tokens.
-They loosen no threshold.
+`monolith ids --prompts data/prompts/quality.jsonl` writes `ids.json`. Nothing is quantized here:
+the model decodes the prompts greedily in bf16, and again in f32 (TF32 off), each by itself; and
+f32 is teacher-forced with the tokens of bf16, so that both continue the same text. `monolith
+quality` puts these figures beside a weight format's, and compares its own bf16 engine with the f32
+tokens. They loosen no threshold.
 
-Writes one JSON file: versions, hashes, and the three lists of tokens a prompt (`bf16`, `f32`,
+Writes one JSON file: versions, hashes, and three lists of tokens per prompt (`bf16`, `f32`,
 `f32_fed`). Progress goes to stderr. Needs torch, transformers and safetensors; runs on a CPU too,
 for small models.
 """

@@ -4,19 +4,19 @@
 #
 #   bash tools/gpu_checks.sh BIN OUT [STEP...]
 #
-# BIN holds what was built elsewhere for a machine without cargo: `monolith`, and `t`, the engine's
+# BIN holds programs built elsewhere, for a machine without cargo: `monolith`, and `t`, the engine's
 # CUDA test. OUT receives results/, dumps and logs. A STEP is one of
 #
-#   probes tests references sanitizer       what is not of one model and format
+#   probes tests references sanitizer       steps for all models and formats together
 #   MODEL-FORMAT                            reference, gate and speeds: tiny-bf16, standin-fp8
 #   quality-MODEL-FORMAT                    a format's quality against bf16: quality-tiny-fp8
 #   xray-FORMAT                             X-rays of the stand-in
 #   speeds                                  all steps but those of `checks`
 #   checks                                  quality, X-rays and sanitizers
 #
-# [speeds checks]. `speeds` and `checks` are meant for two calls on a machine that bounds a command:
-# WORK then names a folder that both use, and OUT is the same [WORK: a temporary folder]. Each command
-# is bounded; a failure does not stop the others, and the exit code says whether there was one.
+# [speeds checks]. On a machine with a time limit per command, call `speeds` and `checks` separately,
+# with the same OUT and the same folder in WORK [WORK: a temporary folder]. Each command has a time
+# limit; a failure does not stop the others, and the exit code says whether there was one.
 set -u
 bin=$1 out=$2
 shift 2
@@ -56,8 +56,8 @@ step() {
   return $code
 }
 
-# The read bandwidth that the probes measured, in GB/s: that of the largest read by loads of 16 bytes
-# with one block an SM.
+# The probes' measured read bandwidth, in GB/s: of the largest read by loads of 16 bytes with one
+# block per SM.
 bandwidth() {
   python3 -c '
 import json, sys
@@ -80,8 +80,8 @@ made() {
     || step 60 standin-synth "$bin/monolith" synth --deltas data/standin -o "$work/standin"
 }
 
-# reference MODEL FORMAT: ids, and what transformers says, once. The reference of other formats than
-# bf16 runs the values that the codes and scales stand for.
+# reference MODEL FORMAT: ids, and transformers' reference, once. For formats other than bf16 the
+# reference runs the values of the codes and scales.
 reference() {
   local name=$1-$2 model values
   model=$(path_of "$1") values=$(path_of "$1")
@@ -125,7 +125,7 @@ measured() {
     && cat "$out/$name-bench.log"
 }
 
-# xray FORMAT: steps early and late in a text, what recording costs, and traces for the page.
+# xray FORMAT: steps early and late in a text, the cost of recording, and traces for the page.
 xray() {
   made standin || return
   step 60 "xray-$1" "$bin/monolith" xray record -m "$(path_of standin)" --format "$1" --engine cuda \
@@ -138,7 +138,7 @@ xray() {
   done
 }
 
-# quality MODEL FORMAT: the format against bf16; before it the control.
+# quality MODEL FORMAT: first the control, then the format against bf16.
 quality() {
   local model limit=()
   model=$(path_of "$1")
@@ -152,8 +152,8 @@ quality() {
   tail -n 14 "$out/quality-$1-$2.log" | cut -c1-300
 }
 
-# All that transformers is asked, at the same time: nothing here is timed. What fails is tried again
-# by the step that needs it, and counted there.
+# All runs of transformers, in parallel, since nothing here is timed. The step that needs a failed one
+# tries it again, and counts the failure.
 references() {
   local model format
   made standin || return
@@ -164,9 +164,9 @@ references() {
   wait
 }
 
-# memcheck of every build; initcheck, which looks at global memory only; racecheck, which looks at
-# shared memory only, and whose hazards a script judges by what they are of. None of them tells that a
-# step reads shared memory that nobody wrote: the test
+# memcheck of every build; initcheck, which checks only global memory; racecheck, which checks only
+# shared memory, and whose hazards a script judges. None of them finds that a step reads shared memory
+# that nobody wrote: the test
 # `shared_memory_that_nobody_wrote_changes_nothing` does.
 sanitizer() {
   step 150 sanitizer-memcheck compute-sanitizer --tool memcheck --error-exitcode 9 \

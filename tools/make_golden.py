@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""Dumps intermediates of transformers' Qwen3 in float32, for implementations to compare with.
+"""Dumps intermediates of transformers' Qwen3 in float32, to compare implementations with.
 
 The last of three commands (see make_corpus.py and train_tiny.py), run on a CPU in seconds:
 
     python3 tools/make_golden.py
 
 Reads data/tiny and writes data/golden: `tiny.safetensors` for the shipped model, and `odd/`, a
-small random model whose sizes share nothing with it. data/golden/README.md says what each tensor
-is. Weights are the bf16 values upcast; attention is the eager implementation.
+small random model with entirely different sizes. data/golden/README.md describes each tensor.
+Weights are the bf16 values upcast; attention is the eager implementation.
 """
 
 import argparse
@@ -113,7 +113,7 @@ def intermediates(
 
 @torch.no_grad()
 def greedy(model: Qwen3ForCausalLM, tokens: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """The argmax continuation, and by how much each token beat the runner-up."""
+    """The argmax continuation, and each token's margin over the runner-up."""
     margins = []
     for _ in range(GREEDY_TOKENS):
         logits = model(tokens[None], use_cache=False).logits[0, -1]

@@ -1,4 +1,4 @@
-"""What the tools share: progress on stderr, and files that are written whole or not at all."""
+"""Shared by the tools: progress on stderr, and files that are written whole or not at all."""
 
 import os
 import sys
@@ -12,7 +12,7 @@ EVERY = 5.0
 
 
 class Progress:
-    """Prints a line now and then: `step` is called often, and prints at most every few seconds."""
+    """Prints progress: `step` may be called often, but prints at most every few seconds."""
 
     def __init__(self, name=None, every=EVERY, clock=time.monotonic, stream=None):
         self.name = name or Path(sys.argv[0]).name
@@ -33,8 +33,8 @@ class Progress:
 
 @contextmanager
 def replaced(path):
-    """Gives a temporary path beside `path` to write to. It takes the place of `path` once the
-    block has ended well; else it is removed and `path` stays as it was."""
+    """Yields a temporary path beside `path`. If the block succeeds, the temporary file replaces
+    `path`; otherwise it is removed, and `path` stays unchanged."""
     path = Path(path)
     descriptor, part = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-", suffix=".part")
     os.close(descriptor)

@@ -5,12 +5,12 @@
         --calibration-ids bench-ids.json --text text.txt --out study.json
 
 Every scheme quantizes the seven matrices of a layer, and the tied embedding and LM head unless the
-scheme keeps them in bf16, and puts the values that codes and scales stand for back as float32. The
-arithmetic is transformers' in float32 (TF32 off), so nothing but the weights differs between two
-schemes. The unquantized weights are the baseline. For each scheme the study reports
+scheme keeps them in bf16. It then replaces the weights by the float32 values of their codes and
+scales. The arithmetic is transformers' in float32 (TF32 off), so two schemes differ only in the
+weights. The unquantized weights are the baseline. For each scheme the study reports
 
 greedy   share of the first 64 greedy tokens that are the same, both models decoding by themselves
-prefix   the same share, but nothing counts from a prompt's first difference on
+prefix   the same share, counted only up to each prompt's first difference
 forced   share of the same argmax when the scheme is fed the baseline's tokens (teacher-forced)
 rise     rise of the perplexity of the text
 kl       mean KL(baseline || scheme) of the next-token distribution, in nats
@@ -18,10 +18,10 @@ error    Frobenius norm of the weights' difference over the norm of the weights
 
 `bf16-activations` quantizes nothing and runs transformers in bf16 instead: a yardstick.
 
-The GPTQ schemes round a column at a time and correct the columns that are still to be rounded, by
-the second moments of the activations (Frantar et al., arXiv:2210.17323, written from the paper's
-arithmetic). Their calibration text is what the unquantized model writes after the benchmark
-prompts; no prompt of the comparison is in it.
+The GPTQ schemes round one column at a time and correct the remaining columns by the second moments
+of the activations (Frantar et al., arXiv:2210.17323, written from the paper's arithmetic). Their
+calibration text is the unquantized model's continuation of the benchmark prompts; it contains no
+prompt of the comparison.
 
 Needs torch, transformers, tokenizers and safetensors.
 """
@@ -48,8 +48,8 @@ from reference import (
 )
 
 E4M3_MAX = 448.0
-# Candidate scales of the search: the largest magnitude lies on the largest code's value, or up to
-# 2.5 times beyond it (what lies beyond is cut), or on a value that is up to half as large.
+# Candidate scales of the search map the largest magnitude to the largest code's value, or up to 2.5
+# times beyond it (clipping), or to a value down to half as large.
 SEARCH = [2.0 ** (step / 16) for step in range(-16, 22)]
 
 # (name, columns that share a scale (0: the row), how a scale is found, head in bf16)
@@ -85,7 +85,7 @@ def parse_arguments():
 
 
 def e4m3(values):
-    """The nearest E4M3 values; what lies beyond the largest is cut."""
+    """The nearest E4M3 values; larger values are clipped."""
     return values.clamp(-E4M3_MAX, E4M3_MAX).to(torch.float8_e4m3fn).float()
 
 
@@ -117,7 +117,7 @@ def quantized(weights, group, method):
 
 
 def gptq(weights, moments):
-    """Rounds a column after another; the rest of the row makes up for each column's error."""
+    """Rounds column by column; the rest of the row compensates each column's error."""
     scales = amax_scales(weights)
     cols = weights.shape[1]
     moments = moments.double()
@@ -177,7 +177,7 @@ class Model:
 
     @torch.inference_mode()
     def set(self, group, method, head_bf16):
-        """Puts a scheme's values in place; gives the relative error of the weights."""
+        """Installs a scheme's values; returns the relative error of the weights."""
         lost, size = 0.0, 0.0
         for name, kept in [*self.kept.items(), ("lm_head", self.head)]:
             head = name == "lm_head"
@@ -190,7 +190,7 @@ class Model:
             lost += (values - kept).double().square().sum().item()
             size += kept.double().square().sum().item()
             module = self.model.lm_head if head else self.linears[name]
-            # The embedding is tied: one storage.
+            # The embedding is tied: both share one storage.
             module.weight.copy_(values)
         return (lost / size) ** 0.5
 

@@ -3,11 +3,11 @@
 
     racecheck_verdict.py LOG CUBIN [--nvdisasm PROGRAM]
 
-compute-sanitizer's racecheck does not follow the mbarriers that order a bulk copy (UBLKCP) with
-the reads of what it brought (LDS), so it reports each such pair of the weight ring. Those pairs
-are ordered by the ring's `full` and `empty` barriers. The verdict is "passed" only if the test
-itself passed and every reported hazard is such a pair, told by the instructions at the reported
-addresses of the cubin that ran; anything else fails, and so does a log that cannot be read.
+compute-sanitizer's racecheck does not follow the mbarriers that order a bulk copy (UBLKCP) and
+the reads of its data (LDS), so it reports each such pair of the weight ring. The ring's `full` and
+`empty` barriers order those pairs. The verdict is "passed" only if the test itself passed and
+every reported hazard is such a pair, recognized by the instructions at the reported addresses of
+the cubin that ran. Anything else fails, including an unreadable log.
 """
 
 import argparse
@@ -34,7 +34,7 @@ def instructions(cubin: Path, nvdisasm: str) -> dict[int, str]:
 
 
 def verdict(log: str, code: dict[int, str]) -> tuple[list[str], Counter]:
-    """What is wrong, and how often each kind of access was reported."""
+    """The problems, and how often each kind of access was reported."""
     problems, seen = [], Counter()
     summary = SUMMARY.search(log)
     if summary is None:

@@ -1,20 +1,20 @@
 #!/usr/bin/env python3
-"""What transformers says: the other side of `monolith gate`.
+"""Writes transformers' tokens and logits, the reference of `monolith gate`.
 
     python3 tools/reference.py --model DIR --ids ids.json --out DIR
 
-`ids.json` holds lists of prompt token ids, or an object whose `ids` is that (the harness writes
-one). The model is loaded as Qwen3ForCausalLM with eager attention, in bf16, and decodes all
-prompts greedily as one batch, left-padded; at equal logits the lowest id wins, and an end-of-text
-token ends nothing. Then, for each prompt alone, the whole sequence goes through the model in f32
-(TF32 off) and once more in bf16.
+`ids.json` holds lists of prompt token ids, or an object with such lists in `ids` (the harness
+writes one). The script loads the model as Qwen3ForCausalLM with eager attention, in bf16, and
+decodes all prompts greedily as one batch, left-padded. Of equal logits the lowest id wins, and
+end-of-text tokens do not end the text. Then each prompt's whole sequence separately goes through
+the model in f32 (TF32 off) and once more in bf16.
 
 Writes two files:
 
 reference.json          versions, hashes, the prompts, the tokens, and the tolerance: the 99.9th
                         percentile of |bf16 - f32| over every logit of every compared position
-reference.safetensors   one value a compared position, [prompts, new]: `margin` (top-2, of the
-                        bf16 logits that the token was chosen by), `f32_argmax`,
+reference.safetensors   one value per compared position, [prompts, new]: `margin` (top-2, of the
+                        bf16 logits that chose the token), `f32_argmax`,
                         `error_max`, `error_p999`, `error_rms` (|bf16 - f32| over the vocabulary).
                         Whole rows of logits, [rows, vocab]: `rows_f32`, `rows_bf16`, with
                         `rows_index`, [rows, 2]: prompt and step.
@@ -45,7 +45,8 @@ SCHEMA_VERSION = 1
 
 class ErrorStats:
     """Maximum, root mean square and an exact percentile of absolute errors, in any number of
-    pieces: a positive float's bits are in its order, so two histograms of 16 bits find it."""
+    pieces. Positive floats and their bits have the same order, so two histograms of 16 bits find
+    the percentile."""
 
     def __init__(self, device):
         self.device = device
@@ -71,7 +72,7 @@ class ErrorStats:
         return at, int(below[at - 1].item()) if at else 0
 
     def percentile(self, again):
-        """`again` gives the same pieces a second time."""
+        """`again` returns the same pieces a second time."""
         at, below = self.bin()
         low = torch.zeros(1 << 16, dtype=torch.int64, device=self.device)
         for error in again():
@@ -99,7 +100,7 @@ def load(folder, dtype, device, progress=None):
 
 
 def lowest_argmax(logits):
-    """The lowest id of the largest logit, in the last dimension."""
+    """The lowest id of the largest logit, along the last dimension."""
     is_largest = logits == logits.max(dim=-1, keepdim=True).values
     ids = torch.arange(logits.shape[-1], device=logits.device)
     return torch.where(is_largest, ids, logits.shape[-1]).min(dim=-1).values
@@ -112,7 +113,7 @@ def margin(logits):
 
 @torch.inference_mode()
 def generate(model, prompts, new, device, progress=None):
-    """Greedy tokens and the logits that they were chosen by, all prompts as one batch."""
+    """Greedy tokens and the logits that chose them, all prompts as one batch."""
     progress = progress or Progress()
     dtype = str(model.dtype).removeprefix("torch.")
     longest = max(len(prompt) for prompt in prompts)
@@ -150,12 +151,12 @@ def forward(model, tokens, keep, device):
 
 
 def sequences(prompts, tokens):
-    """What is fed to be asked for each of the tokens: the prompt and all but the last."""
+    """The input that produces each of the tokens: the prompt and all tokens but the last."""
     return [prompt + row[:-1] for prompt, row in zip(prompts, tokens)]
 
 
 def long_tokens(prompts, tokens, context):
-    """Prompts and their tokens one after another, again and again, up to the context's end."""
+    """Prompts and their tokens one after another, repeated up to the context's end."""
     once = [token for prompt, row in zip(prompts, tokens) for token in prompt + row]
     return (once * math.ceil(context / len(once)))[:context]
 
@@ -173,7 +174,7 @@ def sha256(data):
 
 
 def read_prompts(path):
-    """The prompts' ids, from what `monolith ids` writes or from bare lists."""
+    """The prompts' ids, from the file of `monolith ids` or from bare lists."""
     said = json.loads(Path(path).read_text())
     return said["ids"] if isinstance(said, dict) else said
 
@@ -188,7 +189,7 @@ def sha256_of_file(path):
 
 
 def tensors_sha256(folder, tied):
-    """One hash of the weights' values, whatever file they lie in: of a line `name hash` for each
+    """One hash of the weights' values, independent of their files: of a line `name hash` for each
     tensor, in order of name; the head of a tied model is its embedding and has no line."""
     lines = []
     for path in sorted(Path(folder).glob("model*.safetensors")):
@@ -202,7 +203,7 @@ def tensors_sha256(folder, tied):
 
 
 def prompt_columns(model, prompts, tokens, logits, arguments, device, progress):
-    """Columns and rows that compare the bf16 logits with f32's, and the errors' summary."""
+    """The columns and rows of the comparison of bf16 logits with f32's, and the errors' summary."""
     new = logits.shape[1]
     stats = ErrorStats(device)
     columns = {name: [] for name in ["f32_argmax", "error_max", "error_p999", "error_rms"]}
@@ -326,7 +327,7 @@ def main():
         "prompts": prompts,
         "tokens": tokens,
     }
-    # Last: it holds the hash of the other file, so that an early end leaves no reference.
+    # Written last: it holds the other file's hash, so an interrupted run leaves no reference.
     write_whole(out / "reference.json", json.dumps(record, separators=(",", ":")) + "\n")
     took = time.monotonic() - began
     positions = len(prompts) * arguments.new

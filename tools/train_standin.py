@@ -8,15 +8,15 @@
     python3 tools/train_standin.py --rebuild --base BASE --deltas OUT --checkpoint DIR   # a CPU
     python3 tools/train_standin.py --evaluate --checkpoint DIR --out OUT                 # either
 
-Text and tokenizer are tools/make_corpus.py's (`--corpus`). The tokenizer has 4,096 tokens, the
-model 151,936 rows: every step's softmax includes a random sample of the rows that no token uses,
-so that they never win. `--out` receives standin.json, every number of the run; `--checkpoint` a
-folder that transformers' Qwen3ForCausalLM loads. All closing numbers are of that folder. The
-shipped model (data/standin) is of `lowrank`, by the command in its card.
+Text and tokenizer come from tools/make_corpus.py (`--corpus`). The tokenizer has 4,096 tokens, but
+the model 151,936 rows: every step's softmax includes a random sample of the unused rows, so that
+they never win. `--out` receives standin.json with every number of the run; `--checkpoint` receives
+a folder that transformers' Qwen3ForCausalLM loads. All closing numbers are of that folder. The
+shipped model (data/standin) was trained as `lowrank`, by the command in its card.
 
-Two forms. `full` trains every weight. `lowrank` ships megabytes: the seeded random weights stay,
-and what is trained comes in `deltas-*.safetensors` (at most 15 MiB each) in --out, beside it config
-and tokenizer, so that it is a folder for `monolith synth --deltas`:
+There are two forms. `full` trains every weight. `lowrank` ships megabytes: the seeded random
+weights stay, and --out receives the trained changes in `deltas-*.safetensors` (at most 15 MiB each)
+with config and tokenizer, so that it is a folder for `monolith synth --deltas`:
 
     norms               NAME                  BF16 [n]           as they are
     projections         NAME.scale            F32 [1]
@@ -27,8 +27,8 @@ and tokenizer, so that it is a folder for `monolith synth --deltas`:
                         NAME.scale            F32 [1]            the other rows
                         NAME.offset           F32 [cols]
 
-The rebuild is exact, here and in crates/model/src/synth/deltas.rs. In f32, each product and each
-sum rounded by itself (no fused multiply-add), bf16 to nearest, ties to even:
+The rebuild is exact, here and in crates/model/src/synth/deltas.rs. It computes in f32, rounds each
+product and each sum separately (no fused multiply-add), and rounds to bf16 to nearest even:
 
     A[r, col] = a[r, col] * a_scale[r]        B[row, r] = b[r, row] * b_scale[r]
     projection[row, col] = bf16(((scale * base[row, col] + B[row, 0] * A[0, col]) + ...) with r
@@ -110,7 +110,7 @@ def shape_of_config(path: Path) -> Shape:
 
 
 def read_header(path: Path) -> tuple[dict, int]:
-    """The entries of the file, and where its data begins."""
+    """The file's entries, and the offset of its data."""
     with open(path, "rb") as file:
         (size,) = struct.unpack("<Q", file.read(8))
         header = json.loads(file.read(size))
@@ -149,7 +149,7 @@ def f32_of_bf16(bits: np.ndarray) -> np.ndarray:
 
 
 def bf16_of_f32(values: np.ndarray) -> np.ndarray:
-    """To nearest, ties to even; there are no NaNs."""
+    """Rounds to nearest, ties to even; there are no NaNs."""
     bits = values.view(np.uint32)
     return ((bits + np.uint32(0x7FFF) + ((bits >> 16) & 1)) >> 16).astype(np.uint16)
 
@@ -168,7 +168,7 @@ def f32_of_int8(codes: np.ndarray, scale: np.ndarray) -> np.ndarray:
 
 
 def read_deltas(path: Path) -> dict[str, np.ndarray]:
-    """Of one file, or of every deltas file of a folder."""
+    """Reads one file, or every deltas file of a folder."""
     files = sorted(path.glob("deltas-*.safetensors")) if path.is_dir() else [path]
     assert files, f"no deltas in {path}"
     return {name: array for file in files for name, array in read_tensors(file).items()}
@@ -197,8 +197,8 @@ def rebuilt_embedding(base: np.ndarray, deltas: dict, out: np.ndarray) -> None:
 
 
 def rebuild(base_dir: Path, deltas_path: Path, out_dir: Path) -> None:
-    """Writes `model.safetensors` with the base's header and the values that this file's first
-    page defines."""
+    """Writes `model.safetensors` with the base's header and the values defined at the top of this
+    file."""
     source, target = base_dir / "model.safetensors", out_dir / "model.safetensors"
     base, deltas = read_tensors(source), read_deltas(deltas_path)
     header, begin = read_header(source)
@@ -223,7 +223,7 @@ def rebuild(base_dir: Path, deltas_path: Path, out_dir: Path) -> None:
 
 
 def write_companions(shape: Shape, tiny: Path, out: Path) -> None:
-    """The tiny model's tokenizer, and a configuration that ends where its text ends."""
+    """The tiny model's tokenizer, and a configuration with its end-of-text token."""
     end_of_text = json.loads((tiny / "config.json").read_text())["eos_token_id"]
     write_json(out / "config.json", config_json(shape, end_of_text))
     for name in ("tokenizer.json", "tokenizer_config.json", "generation_config.json"):
@@ -234,7 +234,7 @@ def write_companions(shape: Shape, tiny: Path, out: Path) -> None:
 
 
 class Norm(nn.Module):
-    """With a weight rounded to what will be shipped, and one kernel where torch has one."""
+    """With a weight rounded as shipped, and a fused kernel if torch has one."""
 
     def __init__(self, size: int, eps: float):
         super().__init__()
@@ -254,7 +254,7 @@ class LowRank(nn.Module):
     def __init__(self, base: torch.Tensor, rank: int, deviation: float, reach: float):
         super().__init__()
         rows, cols = base.shape
-        # Some rows or columns of the base have a deviation of their own: the usual one counts.
+        # Some rows or columns of the base have another deviation; the usual one counts.
         usual = base.float().std(0).median()
         self.register_buffer("base", base)
         self.register_buffer("start", deviation / usual)
@@ -306,8 +306,8 @@ class Layer(nn.Module):
 
 
 class StandIn(nn.Module):
-    """`used` are the embedding rows of the tokenizer's tokens. The others are `unused_scale`
-    times what lies in `unused`, fixed, plus one trained row: what pushes them all down."""
+    """`used` are the embedding rows of the tokenizer's tokens. The others are fixed rows,
+    `unused_scale` times `unused`, plus one trained row that pushes them all down."""
 
     def __init__(
         self, shape: Shape, used: torch.Tensor, unused: torch.Tensor, unused_scale: float,
@@ -326,11 +326,11 @@ class StandIn(nn.Module):
         )  # fmt: skip
         self.norm = Norm(shape.hidden_size, shape.rms_norm_eps)
         self.drop = nn.Dropout(arguments.dropout)
-        # One compiled layer serves all of them; evaluation has other sizes and stays eager.
+        # All layers share one compiled layer; evaluation has other sizes and stays eager.
         self.train_layer = torch.compile(Layer.forward) if arguments.compile else Layer.forward
 
     def hidden(self, tokens: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:
-        dtype = self.unused.dtype  # of the residual stream, too: bf16 on a GPU, as served
+        dtype = self.unused.dtype  # also of the residual stream: bf16 on a GPU, as when served
         x = self.drop(F.embedding(tokens, self.used).to(dtype))
         cos, sin = cos.to(dtype), sin.to(dtype)
         run = self.train_layer if self.training else Layer.forward
@@ -363,7 +363,7 @@ class StandIn(nn.Module):
 
 
 def write_deviation(shape: Shape, arguments: argparse.Namespace) -> float:
-    """Size of what one of a layer's two matrices that write to the residual stream gives."""
+    """Size of the output of each of a layer's two matrices that write to the residual stream."""
     return arguments.write * (2 * shape.num_hidden_layers) ** -0.5
 
 
@@ -411,7 +411,7 @@ def lowrank_model(shape: Shape, arguments: argparse.Namespace) -> StandIn:
 
 @torch.no_grad()
 def calm_input_norms(model: StandIn) -> None:
-    """Columns that the base's queries and keys read more of than usual are given less of."""
+    """Gives less to columns that the base's queries and keys read with a larger weight."""
     for layer in model.layers:
         deviations = layer.self_attn.k_proj.base.float().std(0)
         layer.input_layernorm.weight.copy_((deviations.median() / deviations).clamp(max=1))
@@ -425,7 +425,7 @@ def compute_dtype(device: str) -> torch.dtype:
 
 
 def optimizer_for(model: StandIn, arguments: argparse.Namespace) -> torch.optim.AdamW:
-    """Every group keeps its own peak; vectors do not decay.
+    """Every group has its own peak; vectors have no weight decay.
 
     The factor b sums over 16 inputs where other matrices sum over 1,024 or more: a step of the
     same size changes its output less, so it takes larger ones (LoRA+, Hayou et al. 2024).
@@ -458,7 +458,7 @@ def train_step(
         losses, partition = model.losses_and_partition(tokens, targets, *rope)
     losses = losses.view(arguments.batch, -1)
     plain = losses[:ordinary].mean()
-    # Keeps logits where bf16 is fine: the larger ones are then logarithms of probabilities.
+    # Keeps logits in bf16's fine range: the larger ones are then logarithms of probabilities.
     total = plain + arguments.z_loss * partition.square().mean()
     if arguments.repeats:
         total = total + repeat_penalty(losses[ordinary:], counterpart)
@@ -467,7 +467,7 @@ def train_step(
 
 
 class Progress:
-    """The clock of a run, from the third step on, and what it says on the way."""
+    """The clock of a run, from the third step on, and its progress reports."""
 
     def __init__(self, arguments: argparse.Namespace):
         self.arguments = arguments
@@ -475,14 +475,14 @@ class Progress:
         self.step, self.told_step, self.curve, self.recent = 0, 0, [], []
 
     def share(self) -> float:
-        # Compilation, in the first steps, takes nothing from the run's time.
+        # Compilation, in the first steps, does not count as the run's time.
         seconds = time.monotonic() - self.training_begin if self.step >= 3 else 0.0
         limit = 60 * self.arguments.minutes
         return max(seconds / limit, self.step / self.arguments.max_steps)
 
     def stepped(self, loss: torch.Tensor) -> None:
         self.step += 1
-        if self.step % 10 == 1:  # reading the loss waits for the GPU: that keeps the clock honest
+        if self.step % 10 == 1:  # reading the loss waits for the GPU, so that the clock is right
             self.recent.append(loss.item())
         if self.step == 3:
             self.training_begin = self.told = time.monotonic()
@@ -538,7 +538,7 @@ def train(model: StandIn, corpus: Corpus, shape: Shape, arguments: argparse.Name
     return progress.summary()
 
 
-# ---- what is shipped ----
+# ---- shipping ----
 
 
 def f32(tensor: torch.Tensor) -> np.ndarray:
@@ -590,11 +590,11 @@ def projection_deltas(name: str, module: LowRank) -> dict[str, np.ndarray]:
 
 
 def write_deltas(tensors: dict[str, np.ndarray], out: Path) -> list[dict]:
-    """In as few files as their limit allows; returns their names and sizes."""
+    """Writes as few files as their limit allows; returns their names and sizes."""
     parts: list[dict[str, np.ndarray]] = [{}]
-    # Wide types first, so that every array of a file lies where its type may.
+    # Wide types first, so that every array of a file is aligned for its type.
     for name in sorted(tensors, key=lambda name: -tensors[name].itemsize):
-        # 160 bytes are more than a tensor's entry in the header takes.
+        # A tensor's entry in the header takes less than 160 bytes.
         size = sum(array.nbytes + 160 for array in parts[-1].values())
         if size + tensors[name].nbytes + 1024 > FILE_BYTES_MAX:
             parts.append({})
@@ -634,7 +634,7 @@ def write_checkpoint(model: StandIn, shape: Shape, arguments: argparse.Namespace
     return result | {"model_sha256": sha256(out / "model.safetensors")}
 
 
-# ---- closing numbers, all of the checkpoint as transformers reads it ----
+# ---- closing numbers, of the checkpoint as transformers reads it ----
 
 
 def windows_of(tokens: torch.Tensor, length: int, most: int) -> Iterator[tuple]:
@@ -645,8 +645,8 @@ def windows_of(tokens: torch.Tensor, length: int, most: int) -> Iterator[tuple]:
 
 @torch.inference_mode()
 def heldout_text(models: dict, tokens: torch.Tensor, arguments: argparse.Namespace) -> dict:
-    """Loss in both types on the excerpt that the repository has, as the tiny model's card
-    measures it; and where their argmax differs."""
+    """Loss in both types on the repository's excerpt, measured as in the tiny model's card; and
+    where their argmax differs."""
     losses: dict[str, list] = {name: [] for name in models}
     differ, unused, margins = [], [], []
     for window, targets in windows_of(tokens, 1024, arguments.heldout_windows):
@@ -704,7 +704,7 @@ def bench_prompts(tokenizer: Tokenizer, arguments: argparse.Namespace) -> list[l
 
 @torch.inference_mode()
 def greedy(models: dict, prompts: list[list[int]], arguments: argparse.Namespace) -> dict:
-    """Decodes in bf16 as one batch, then asks f32 about each of the tokens chosen."""
+    """Decodes in bf16 as one batch, then compares each chosen token with f32."""
     new, device = arguments.new_tokens, arguments.device
     tokens, logits = generate(models["bf16"], prompts, new, device)
     differ, unused, margins = [], [], []
@@ -723,7 +723,7 @@ def greedy(models: dict, prompts: list[list[int]], arguments: argparse.Namespace
 
 
 def repeated_share(text: str) -> float:
-    """Share of sequences of four words that the same text had before."""
+    """Share of four-word sequences that occurred earlier in the same text."""
     words = text.split()
     grams = [tuple(words[at : at + 4]) for at in range(len(words) - 3)]
     return 1 - len(set(grams)) / len(grams) if grams else 0.0

@@ -217,7 +217,7 @@ class Corpus:
         return rows[:, :-1].contiguous(), rows[:, 1:].contiguous()
 
     def repeat_windows(self, batch: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """Windows that fall into a loop: some real text, whose last few tokens then recur."""
+        """Windows that fall into a loop: real text whose last few tokens then repeat."""
         tokens, targets = self.windows(batch)
         rows = torch.cat((tokens, targets[:, -1:]), 1)
         low, high = math.log(2), math.log(64)
@@ -252,7 +252,7 @@ def optimizer_for(model: Tiny, arguments: argparse.Namespace) -> torch.optim.Ada
 
 
 def learning_rate(peak: float, step: int, progress: float) -> float:
-    """200 steps of warm-up, then a cosine to nothing over the run's time, however fast it is."""
+    """200 steps of warm-up, then a cosine to zero over the run's time, at any speed."""
     return peak * min(1.0, (step + 1) / 200) * 0.5 * (1 + math.cos(math.pi * min(1.0, progress)))
 
 
@@ -337,7 +337,7 @@ def train(model: Tiny, corpus: Corpus, shape: Shape, arguments: argparse.Namespa
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
         step += 1
-        if step % 50 == 1:  # reading the loss waits for the GPU, which also keeps the clock honest
+        if step % 50 == 1:  # reading the loss waits for the GPU, so that the clock is right
             recent.append(loss.item())
         if step == 3:
             training_begin = time.monotonic()  # compilation is over
@@ -360,7 +360,7 @@ def curve_point(
             "heldout": heldout["mixture"], "heldout_sources": heldout["sources"]}  # fmt: skip
 
 
-# ---- what is shipped ----
+# ---- shipping ----
 
 
 def config_json(shape: Shape, end_of_text: int) -> dict:
@@ -412,7 +412,7 @@ def write_json(path: Path, value: dict) -> None:
 
 
 def load_shipped_weights(model: Tiny) -> None:
-    """Rounds to what is shipped, so that every later number is of the bf16 weights."""
+    """Rounds to the shipped bf16 weights, so that every later number is of these."""
     with torch.no_grad():
         for weight in model.parameters():
             weight.copy_(weight.to(torch.bfloat16))
@@ -443,7 +443,7 @@ def joined_curve(runs: list[dict]) -> list[dict]:
 
 
 def loss_svg(points: list[dict]) -> str:
-    """Training and held-out loss over tokens, drawn by hand: no plotting library needed."""
+    """Draws training and held-out loss over tokens, without a plotting library."""
     right = points[-1]["tokens"]
     values = [p[key] for p in points for key in ("train", "heldout")]
     low, high = math.floor(min(values) * 2) / 2, math.ceil(max(values) * 2) / 2

@@ -1,5 +1,5 @@
-//! Embeds the CUDA sources, so that a new file needs no list, and the cubins of the folder that
-//! `MONOLITH_KERNELS_DIR` names, if it is set.
+//! Embeds the CUDA sources (so that no list must name a new file), and the cubins of the folder
+//! that `MONOLITH_KERNELS_DIR` names, if it is set.
 
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -43,7 +43,7 @@ fn is_source(name: &str) -> bool {
     Path::new(name).extension().is_some_and(|ending| ending == "cu" || ending == "cuh")
 }
 
-/// Every file under the folder: its path from there, with `/`, and its path.
+/// Finds every file under the folder: its relative path with `/`, and its path.
 fn walk(folder: &Path, prefix: &str, found: &mut Vec<(String, PathBuf)>) -> io::Result<()> {
     if !folder.is_dir() {
         return Ok(());

@@ -184,15 +184,15 @@ fn cuda_rules(text: &mut String, rules: &[Rule]) {
 /// The table of the matvecs.
 fn matvecs(text: &mut String) {
     text.push_str("// ---- the phases that are matrix-vector products (matvecs)\n\n");
-    text.push_str("// The epilogue: what becomes of a matvec's sums.\n");
+    text.push_str("// The epilogue: what is done with a matvec's sums.\n");
     cuda_enum(text, "Epilogue", Epilogue::ALL.iter().map(|of| format!("{of:?}")));
     text.push_str(
         "struct PhaseRow {\n  abi::Phase phase;\n\
-         \x20 // The gathered activation: from which phase, where its slot is, how wide, normed or not.\n\
+         \x20 // The gathered activation: its phase, slot and width, and whether it is normed.\n\
          \x20 abi::Phase from;\n  int from_slot;\n  int columns;\n  bool normed;\n\
-         \x20 // Which copy of the residual stream a normed activation is kept in, or which is added.\n\
+         \x20 // The copy of the residual stream that keeps a normed activation, or is added.\n\
          \x20 int residual;\n\
-         \x20 // Rows of the matrix, and the slot that the output is published to.\n\
+         \x20 // The matvec's rows, and the slot of its output.\n\
          \x20 int rows;\n  int to_slot;\n  Epilogue epilogue;\n};\n\n",
     );
     for matvec in MATVECS.iter().chain([&HEAD]) {
@@ -200,7 +200,7 @@ fn matvecs(text: &mut String) {
     }
     let _ = writeln!(
         text,
-        "\n// Matvecs of a layer; the LM head counts as the first of the layer after the last.\n\
+        "\n// Matvecs per layer; the LM head counts as the first matvec of one more layer.\n\
          constexpr u32 LAYER_MATVECS = {LAYER_MATVECS};\n"
     );
 }

@@ -101,7 +101,7 @@ wire_struct! {
         injected_layer: u32, "u32 @";
         /// Which phase.
         injected_phase: u32, "u32 @";
-        /// Not 0: injects pseudo-random delays before some gathers, by a hash of this.
+        /// If not 0, the seed of pseudo-random delays, which are injected before some gathers.
         delay_seed: u32, "u32 @";
         /// Reserved; makes the size explicit.
         reserved: u32, "u32 @";

@@ -97,7 +97,7 @@ wire_enum! {
     /// How one phase's output becomes visible to the next phase's blocks: a file of
     /// `crates/kernels/cu/handoff`.
     Handoff {
-        /// Value and epoch in one store; consumers poll the data itself.
+        /// Value and epoch in one store; consumers poll the flagged word itself.
         FlagInData = 0, "flag";
     }
 }

@@ -52,7 +52,7 @@ pub struct Decoded {
     pub seconds: f64,
 }
 
-/// Something that decodes one token a step, batch 1.
+/// An engine decodes one token per step, at batch 1.
 pub trait Engine {
     /// The engine's and its device's facts.
     fn info(&self) -> &EngineInfo;
@@ -63,7 +63,7 @@ pub trait Engine {
     /// Positions whose keys and values are cached.
     fn cached(&self) -> usize;
 
-    /// Runs `token` at `position` and gives the greedy next token: the lowest index of the
+    /// Runs `token` at `position` and returns the greedy next token: the lowest index of the
     /// largest logit. A position below [`Engine::cached`] continues from there.
     ///
     /// # Errors
@@ -71,7 +71,7 @@ pub trait Engine {
     /// logits that are not numbers, or a step that failed.
     fn step(&mut self, token: u32, position: usize) -> Result<u32, EngineError>;
 
-    /// Runs a prompt from position 0 on and gives the greedy next token. Only the prompt's last
+    /// Runs a prompt from position 0 on and returns the greedy next token. Only the prompt's last
     /// token needs the LM head. `progress` gets the number of finished tokens after each token or
     /// after a few. If it breaks, the prompt ends there.
     ///
@@ -91,8 +91,7 @@ pub trait Engine {
         next
     }
 
-    /// [`Engine::prefill_with`] without progress and without a way to end it: for prompts that are
-    /// short, or timed.
+    /// [`Engine::prefill_with`] without progress or interruption, for short or timed prompts.
     ///
     /// # Errors
     /// Those of [`Engine::prefill_with`].
@@ -100,9 +99,9 @@ pub trait Engine {
         self.prefill_with(tokens, &mut |_| ControlFlow::Continue(()))
     }
 
-    /// Decodes greedily: up to `steps` steps from `token` at `position` on, each fed its
-    /// predecessor's token, timed around all of them. A token of `stop` ends the text: no step
-    /// runs after the one that gave it.
+    /// Decodes greedily: up to `steps` steps from `token` at `position` on, each fed the previous
+    /// step's token, timed together. A token of `stop` ends the text: no step runs after the one
+    /// that gave it.
     ///
     /// # Errors
     /// Those of [`Engine::step`].
@@ -145,10 +144,10 @@ pub trait Engine {
     /// Those of [`Engine::step`].
     fn step_recorded(&mut self, token: u32, position: usize) -> Result<(u32, Dump), EngineError>;
 
-    /// [`Engine::decode`], every step recording; gives the dump of the step `chosen` (from 0).
+    /// [`Engine::decode`] with every step recording; returns the dump of step `chosen` (from 0).
     ///
     /// # Errors
-    /// Those of [`Engine::decode`]; a step that is none of these is a gap.
+    /// Those of [`Engine::decode`]; a `chosen` beyond these steps is a gap.
     fn decode_recorded(
         &mut self,
         token: u32,
@@ -172,10 +171,10 @@ pub trait Engine {
         Ok((Decoded { tokens, seconds }, kept.ok_or(gap)?))
     }
 
-    /// The last step's logits, one a vocabulary row.
+    /// The last step's logits, one per vocabulary row.
     fn logits(&self, out: &mut Vec<f32>);
 
-    /// A layer phase's whole output in the last step; `None` where there is none.
+    /// A layer phase's whole output in the last step; `None` if there is none.
     fn intermediate(&self, layer: usize, phase: Phase) -> Option<Vec<f32>>;
 }
 
@@ -197,7 +196,7 @@ pub(crate) fn report(
 /// Why an engine could not be loaded, or why a step failed.
 #[derive(Debug, thiserror::Error)]
 pub enum EngineError {
-    /// The token is no row of the embedding.
+    /// The embedding has no row for the token.
     #[error("token {token} is outside the vocabulary of {vocab}")]
     Token {
         /// The token.
@@ -205,7 +204,7 @@ pub enum EngineError {
         /// Size of the vocabulary.
         vocab: usize,
     },
-    /// The position has no room in the KV cache.
+    /// The position is beyond the KV cache.
     #[error("position {position} is outside the context of {context}: load with a larger context")]
     Context {
         /// The position.
@@ -282,13 +281,13 @@ pub enum EngineError {
     /// The GPU's driver refused a call.
     #[error("the GPU's driver: {0}")]
     Driver(#[from] DriverError),
-    /// The pack is not one that the kernel runs.
+    /// The kernel cannot run this pack.
     #[error("{0}")]
     UnfitPack(String),
     /// This number of blocks cannot be resident together.
     #[error("{blocks} blocks: 1 to {max} can be resident on {gpu}")]
     BlockCount {
-        /// The number that was asked for.
+        /// The requested number.
         blocks: usize,
         /// The largest number.
         max: usize,
@@ -299,7 +298,7 @@ pub enum EngineError {
     #[error("the kernel left a fault record that this version does not know: {0}")]
     UnknownFault(String),
     /// This variant cannot record a step.
-    #[error("variant {0} records no X-ray: load the one that `kernels list` shows with one")]
+    #[error("variant {0} records no X-ray: load a variant that `kernels list` shows with X-ray")]
     NoXray(String),
     /// The recording of a step contradicts itself: a bug in the kernel or in this crate.
     #[error("the X-ray's buffers: {0}")]
@@ -326,7 +325,7 @@ pub enum EngineError {
 }
 
 impl EngineError {
-    /// Whether this machine lacks what the engine needs: a GPU, a driver, or a way to a kernel.
+    /// Returns whether this machine lacks a GPU, a driver, or a way to get a kernel.
     pub fn is_no_engine(&self) -> bool {
         match self {
             EngineError::Gpu(_) => true,

@@ -1,5 +1,5 @@
-//! Static ownership of rows and heads, and the place of every slot: the step's rules
-//! (`abi::step`) for a model and a number of workers.
+//! The static assignment of rows and heads to workers, and the place of every slot: the step's
+//! rules (`abi::step`) for a model and a number of workers.
 
 use monolith_abi::Phase;
 use monolith_abi::step::{Step, Tuning, first_piece, output_of, owner_of_piece, tiles};

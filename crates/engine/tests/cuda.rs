@@ -135,7 +135,7 @@ fn a_variant_of_another_format_is_refused() {
     let options = CudaOptions { variant, ..CudaOptions::default() };
     let Err(error) = CudaEngine::load(pack(&weights), &options) else { panic!("it was loaded") };
     let said = error.to_string();
-    assert!(said.contains("fp8-flag runs weights in fp8, and the pack is in bf16"), "{said}");
+    assert!(said.contains("fp8-flag runs weights in fp8, but the pack is in bf16"), "{said}");
 }
 
 fn positions_to_the_end_of_the_context_agree() {

@@ -1,14 +1,14 @@
-//! The kind of a file by its first bytes: clones, proxies and copies leave other files under the
-//! names of weights, configurations and tokenizers.
+//! Recognizes the kind of a file by its first bytes: clones, proxies and copies leave other files
+//! under the names of weights, configurations and tokenizers.
 
 use std::fmt;
 
 /// A kind of file that is found in place of another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FileKind {
-    /// Nothing.
+    /// An empty file.
     Empty,
-    /// What a clone without git-lfs leaves in place of a large file.
+    /// The pointer that a clone without git-lfs leaves in place of a large file.
     LfsPointer,
     /// A web page: the answer of a site or a proxy.
     Html,
@@ -22,7 +22,7 @@ pub enum FileKind {
     Gguf,
     /// A pack of this project.
     Pack,
-    /// A ZIP archive; PyTorch's checkpoints are some.
+    /// A ZIP archive, such as PyTorch's checkpoints.
     Zip,
     /// Something compressed with gzip.
     Gzip,
@@ -31,8 +31,8 @@ pub enum FileKind {
 }
 
 impl FileKind {
-    /// The kind of a file that begins with these bytes, if it is one of those that are told apart.
-    /// A few hundred bytes are enough.
+    /// Returns the kind of a file that begins with these bytes, if it is a known one. A few hundred
+    /// bytes are enough.
     pub fn of(bytes: &[u8]) -> Option<FileKind> {
         // A header's length is below 16 MB in practice and 100 MB at most, and braces follow.
         if let [_, _, _, _, 0, 0, 0, 0, b'{', ..] = bytes {

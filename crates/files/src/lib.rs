@@ -1,10 +1,10 @@
-//! Files that appear whole or not at all, lines that are appended whole, files told by their first
-//! bytes, and hexadecimal.
+//! Files that appear whole or not at all, lines that are appended whole, the recognition of files
+//! by their first bytes, and hexadecimal.
 //!
-//! [`WholeFile`] and [`WholeFolder`] write beside the target and rename. Their temporaries have
-//! names that only this crate gives, and their writer holds a file lock on them. The system
-//! releases the lock when the writer ends, however it ends, so the next write to the same folder
-//! recognises and removes what a killed process left.
+//! [`WholeFile`] and [`WholeFolder`] write beside the target and rename. Only this crate uses the
+//! names of their temporaries, and the writer holds a file lock on them. The system releases the
+//! lock when the writer ends in any way, so the next write to the same folder recognises and
+//! removes the temporaries of a killed process.
 
 #![forbid(unsafe_code)]
 
@@ -25,7 +25,7 @@ use std::path::{Path, PathBuf};
 #[derive(Debug, thiserror::Error)]
 #[error("{} could not be written: {source}", path.display())]
 pub struct Error {
-    /// The file or folder that was asked for (not the temporary beside it).
+    /// The requested file or folder (not the temporary beside it).
     pub path: PathBuf,
     /// What the system said.
     pub source: io::Error,
@@ -37,13 +37,13 @@ impl Error {
     }
 }
 
-/// The bytes as lower-case hexadecimal digits.
+/// Returns the bytes as lower-case hexadecimal digits.
 pub fn hex(bytes: &[u8]) -> String {
     let digit = |nibble: u8| char::from(b"0123456789abcdef"[usize::from(nibble)]);
     bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect()
 }
 
-/// The folder that holds a path; `.` for a bare name.
+/// Returns the folder that holds a path; `.` for a bare name.
 pub fn folder_of(path: &Path) -> &Path {
     path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }

@@ -1,4 +1,4 @@
-//! Files of lines that only ever grow.
+//! Append-only files of lines.
 
 use crate::whole::sync_folder;
 use crate::{Error, folder_of};
@@ -11,21 +11,21 @@ use std::path::Path;
 pub enum Appended {
     /// Whole lines, or no file.
     Clean,
-    /// A last line that only lacked its line end, which it was given.
+    /// A last line that only lacked its newline, which was added.
     Completed,
-    /// The part of a line that an interrupted write had left. It was removed.
+    /// Part of a line, left by an interrupted write. It was removed.
     Removed(Vec<u8>),
 }
 
-/// Appends whole lines to a file, which is created if need be; the lines are on the disk when this
+/// Appends whole lines to a file, which is created if missing; the lines are on the disk when this
 /// returns. Two processes that append to one file take turns.
 ///
-/// A last line without a line end was left by a write that did not finish. `is_whole` says whether
-/// it says all that it should: then it is given its line end; otherwise it is removed.
+/// A last line without a newline was left by an interrupted write. If `is_whole` accepts it, it
+/// gets its newline; otherwise it is removed.
 ///
 /// # Errors
-/// A file that cannot be read or written, or text that does not end with a line end. Nothing of
-/// the text stays in the file where writing it failed, as far as the system allows.
+/// A file that cannot be read or written, or text that does not end with a newline. If writing
+/// fails, none of the text stays in the file, as far as the system allows.
 pub fn append_lines(
     path: &Path,
     text: &str,
@@ -66,7 +66,7 @@ fn append(path: &Path, text: &str, is_whole: impl Fn(&[u8]) -> bool) -> io::Resu
     Ok(found)
 }
 
-/// The file's length, and what follows its last line end.
+/// Returns the file's length, and the bytes after its last newline.
 fn last_line(file: &mut File) -> io::Result<(u64, Vec<u8>)> {
     const PART: u64 = 1 << 16;
     let length = file.metadata()?.len();

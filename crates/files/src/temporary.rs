@@ -1,4 +1,4 @@
-//! Names and locks of temporaries, and the removal of those that dead processes left.
+//! Names and locks of temporaries, and the removal of those left by dead processes.
 
 use std::fs::{self, File, TryLockError};
 use std::io::{self, ErrorKind};
@@ -9,7 +9,7 @@ pub(crate) const SUFFIX: &str = ".part";
 /// Random characters between prefix and suffix.
 pub(crate) const RANDOM: usize = 12;
 
-/// Whether this crate gave the name to a temporary.
+/// Returns whether the name is one of this crate's temporaries.
 fn is_temporary(name: &str) -> bool {
     let middle = name.strip_prefix(PREFIX).and_then(|rest| rest.strip_suffix(SUFFIX));
     middle.is_some_and(|middle| {
@@ -17,7 +17,7 @@ fn is_temporary(name: &str) -> bool {
     })
 }
 
-/// Removes the temporaries in `folder` that no living process holds; gives their number.
+/// Removes the temporaries in `folder` that no living process holds; returns their number.
 ///
 /// A temporary that cannot be opened, locked or removed stays: it does no harm.
 pub fn remove_stale(folder: &Path) -> usize {
@@ -39,17 +39,17 @@ fn remove_if_stale(path: &Path) -> io::Result<bool> {
         Err(TryLockError::WouldBlock) => return Ok(false),
         Err(TryLockError::Error(error)) => return Err(error),
     }
-    // The lock is held until the name is gone: a writer that was about to lock notices.
+    // The lock is held until the name is gone, so that a writer about to lock notices.
     let removed = if kind.is_dir() { fs::remove_dir_all(path) } else { fs::remove_file(path) };
     removed.map(|()| true)
 }
 
-/// Locks a temporary just created. False if [`remove_stale`] removed it before the lock was held:
-/// the writer creates another.
+/// Locks a newly created temporary. Returns false if [`remove_stale`] removed it before the lock
+/// was held: the writer then creates another.
 pub(crate) fn hold(file: &File, path: &Path) -> io::Result<bool> {
     match file.lock() {
         Ok(()) => {}
-        // Without locks, nobody can hold the file stale either.
+        // Without locks, no process can take the file for stale either.
         Err(error) if error.kind() == ErrorKind::Unsupported => {}
         Err(error) => return Err(error),
     }

@@ -12,16 +12,15 @@ use tempfile::{Builder, NamedTempFile};
 /// Writes a file whole or not at all, and does not return before it is on the disk.
 ///
 /// # Errors
-/// A folder that cannot be written to, or a full disk. An earlier file of this name is then as it
-/// was.
+/// A folder that cannot be written to, or a full disk. An earlier file of this name then stays
+/// unchanged.
 pub fn write_whole(path: &Path, bytes: &[u8]) -> Result<(), Error> {
     let mut file = WholeFile::create(path)?;
     file.write_all(bytes).map_err(Error::of(path))?;
     file.commit()
 }
 
-/// A file on its way to its name. It gets the name by [`WholeFile::commit`]; dropped before, it
-/// leaves nothing.
+/// A temporary file that [`WholeFile::commit`] renames to its target; dropping it first removes it.
 ///
 /// Writes are not buffered.
 #[derive(Debug)]
@@ -31,7 +30,7 @@ pub struct WholeFile {
 }
 
 impl WholeFile {
-    /// Begins a file. Its permissions are what the umask leaves of read and write for all.
+    /// Begins a file. Its permissions are read and write for all, minus the umask.
     ///
     /// # Errors
     /// A folder that is missing or cannot be written to.
@@ -55,7 +54,7 @@ impl WholeFile {
         self.temporary.as_file()
     }
 
-    /// Where the bytes are until [`WholeFile::commit`], for callers that hand a path to a library.
+    /// The path until [`WholeFile::commit`], for callers that pass a path to a library.
     pub fn temporary_path(&self) -> &Path {
         self.temporary.path()
     }
@@ -92,17 +91,18 @@ impl Seek for WholeFile {
     }
 }
 
-/// A folder on its way to its name; dropped before [`WholeFolder::commit`], it leaves nothing.
+/// A temporary folder that [`WholeFolder::commit`] renames to its target; dropping it first removes
+/// it.
 #[derive(Debug)]
 pub struct WholeFolder {
     path: PathBuf,
     temporary: TemporaryFolder,
-    /// Held as long as the folder is temporary.
+    /// The lock, held while the folder is temporary.
     lock: File,
 }
 
 impl WholeFolder {
-    /// Begins a folder, beside where it is to be.
+    /// Begins a folder beside its target.
     ///
     /// # Errors
     /// A file or a folder that is not empty has the name, or the parent cannot be written to.
@@ -131,16 +131,16 @@ impl WholeFolder {
         Ok(WholeFolder { path: path.to_owned(), temporary, lock })
     }
 
-    /// Where files go until [`WholeFolder::commit`].
+    /// The path for files until [`WholeFolder::commit`].
     pub fn temporary_path(&self) -> &Path {
         &self.temporary.0
     }
 
-    /// Gives the folder its name. Its files are on the disk if their writers saw to that
+    /// Gives the folder its name. Its files are on the disk if their writers synced them
     /// ([`write_whole`] does).
     ///
     /// # Errors
-    /// Something has taken the name meanwhile, or a full disk.
+    /// The name has been taken meanwhile, or a full disk.
     pub fn commit(self) -> Result<(), Error> {
         let WholeFolder { path, temporary, lock } = self;
         let commit = || {
@@ -156,8 +156,8 @@ impl WholeFolder {
     }
 }
 
-/// Writes a file's bytes to the disk, and asks `proceed` meanwhile whether to wait on. Its error
-/// ends the waiting at once: a gigabyte may take a slow disk seconds.
+/// Syncs a file to the disk, and meanwhile calls `proceed`, whose error ends the wait at once: a
+/// gigabyte may take a slow disk seconds.
 ///
 /// # Errors
 /// A full disk, or the error of `proceed`.
@@ -165,7 +165,7 @@ pub fn sync_watched(file: &File, mut proceed: impl FnMut() -> io::Result<()>) ->
     const ASK_EVERY: Duration = Duration::from_millis(20);
     let synced = file.try_clone()?;
     let (done, wait) = mpsc::channel();
-    // Nobody joins it: what it does is harmless, and ends by itself.
+    // Nobody joins the thread: it is harmless, and ends by itself.
     std::thread::spawn(move || done.send(synced.sync_all()));
     loop {
         match wait.recv_timeout(ASK_EVERY) {
@@ -176,11 +176,11 @@ pub fn sync_watched(file: &File, mut proceed: impl FnMut() -> io::Result<()>) ->
     }
 }
 
-/// Renames a file within a file system. The new name is on the disk when this returns; the bytes
-/// are if their writer saw to that.
+/// Renames a file within a file system. The new name is on the disk when this returns; so are the
+/// bytes if their writer synced them.
 ///
 /// # Errors
-/// What the system said, with the new name.
+/// The system's error, with the new name.
 pub fn rename(from: &Path, to: &Path) -> Result<(), Error> {
     let renamed = std::fs::rename(from, to).and_then(|()| sync_folder(folder_of(to)));
     renamed.map_err(Error::of(to))

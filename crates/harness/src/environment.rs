@@ -1,4 +1,4 @@
-//! Where something was measured, and in which state the processor was.
+//! The environment of a measurement, and the processor's state.
 
 use crate::identity::{run_id, short};
 use nvml_wrapper::bitmasks::device::ThrottleReasons;
@@ -6,7 +6,7 @@ use nvml_wrapper::enum_wrappers::device::{Clock, TemperatureSensor};
 use nvml_wrapper::{Device, Nvml};
 use serde::{Deserialize, Serialize};
 
-/// What is being measured on.
+/// The processor that is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Target {
     /// The processor that runs this program.
@@ -18,13 +18,13 @@ pub enum Target {
 /// The GPU's side of the environment.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Gpu {
-    /// Name, in the driver's words.
+    /// Name, as the driver reports it.
     pub name: String,
     /// 16 digits of the UUID's sha256.
     pub uuid_sha256: Option<String>,
     /// Version of the driver.
     pub driver: Option<String>,
-    /// Newest CUDA version that the driver runs.
+    /// Newest CUDA version that the driver supports.
     pub cuda: Option<String>,
     /// Version of the video BIOS.
     pub vbios: Option<String>,
@@ -57,7 +57,7 @@ pub struct Host {
     pub governor: Option<String>,
 }
 
-/// Everything that one run shares.
+/// The facts that one run shares.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Environment {
     /// `gpu` or `cpu`: what was measured.
@@ -66,18 +66,18 @@ pub struct Environment {
     pub gpu: String,
     /// One boot of it.
     pub run_id: String,
-    /// When this was looked up, UTC.
+    /// The time of this lookup, UTC.
     pub date: String,
     /// The host.
     pub host: Host,
-    /// The GPU, where NVML tells.
+    /// The GPU, if NVML reports it.
     pub nvml: Option<Gpu>,
-    /// Why NVML does not tell.
+    /// Why NVML does not report the GPU.
     pub nvml_absent: Option<String>,
 }
 
 impl Environment {
-    /// The day of the date; all of the date where it is too short for one.
+    /// Returns the day of the date, or the whole date if it is too short.
     pub fn day(&self) -> &str {
         self.date.get(..10).unwrap_or(&self.date)
     }
@@ -96,11 +96,11 @@ pub struct Sample {
     pub temperature_c: Option<u32>,
     /// Performance state, 0 is the fastest.
     pub pstate: Option<u32>,
-    /// Why clocks are held back; being idle aside.
+    /// Why clocks are throttled, other than by being idle.
     pub throttle_reasons: Vec<String>,
 }
 
-/// Samples of a test, summed up.
+/// A summary of a test's samples.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Telemetry {
     /// Number of samples, one right after each timed run.
@@ -115,12 +115,12 @@ pub struct Telemetry {
     pub temperature_c: Option<u32>,
     /// Slowest performance state.
     pub pstate: Option<u32>,
-    /// Every reason for held-back clocks that was seen, being idle aside.
+    /// Every reason for throttled clocks that was seen, other than being idle.
     pub throttle_reasons: Vec<String>,
 }
 
 impl Telemetry {
-    /// Sums samples up; `None` if there are none.
+    /// Summarizes samples; `None` if there are none.
     pub fn of(samples: &[Sample]) -> Option<Telemetry> {
         if samples.is_empty() {
             return None;
@@ -149,14 +149,14 @@ impl Telemetry {
     }
 }
 
-/// Looks things up, and keeps NVML open for samples.
+/// Looks up the environment, and keeps NVML open for samples.
 pub struct Probe {
     target: Target,
     nvml: Result<Nvml, String>,
 }
 
 impl Probe {
-    /// Opens NVML if a GPU is to be measured. That it is absent is no error.
+    /// Opens NVML if a GPU is measured. A missing NVML is no error.
     pub fn new(target: Target) -> Probe {
         let nvml = match target {
             Target::Cpu => Err("a CPU is measured".into()),
@@ -172,7 +172,7 @@ impl Probe {
         }
     }
 
-    /// The environment; `device` is the engine's name of what it runs on.
+    /// Returns the environment; `device` is the engine's name for its processor.
     pub fn environment(&self, device: &str) -> Environment {
         let found = self.device().zip(self.nvml.as_ref().ok()).map(|(d, nvml)| gpu(&d, nvml));
         let is_gpu = matches!(self.target, Target::Gpu(_));
@@ -193,14 +193,14 @@ impl Probe {
         }
     }
 
-    /// Joules that the board has used since the driver was loaded; `None` where NVML does not
-    /// tell.
+    /// Returns the joules that the board has used since the driver was loaded; `None` if NVML does
+    /// not report them.
     pub fn energy_j(&self) -> Option<f64> {
         let millijoules = self.device()?.total_energy_consumption().ok()?;
         Some(millijoules as f64 / 1e3)
     }
 
-    /// The GPU's state now; `None` where NVML does not tell.
+    /// Returns the GPU's state now; `None` if NVML does not report it.
     pub fn sample(&self) -> Option<Sample> {
         let device = self.device()?;
         let throttle = device.current_throttle_reasons().ok();
@@ -220,13 +220,13 @@ impl Probe {
 pub struct Energy {
     /// Joules of the whole board.
     pub joules: f64,
-    /// Seconds that they were counted for.
+    /// Seconds over which they were counted.
     pub window_s: f64,
-    /// Tokens decoded meanwhile.
+    /// Tokens decoded in that time.
     pub tokens: u64,
-    /// `tokens` of `joules`.
+    /// `tokens` per `joules`.
     pub tokens_per_joule: f64,
-    /// How the energy was had.
+    /// How the energy was measured.
     pub method: String,
 }
 
@@ -248,7 +248,7 @@ fn gpu(device: &Device, nvml: &Nvml) -> Gpu {
     }
 }
 
-/// The reasons by their NVML names; that nothing runs holds nobody back.
+/// Returns the throttle reasons by their NVML names, without the idle state.
 fn reasons(mask: ThrottleReasons) -> Vec<String> {
     let held = mask.difference(ThrottleReasons::GPU_IDLE);
     held.iter_names().map(|(name, _)| name.to_lowercase()).collect()
@@ -269,12 +269,12 @@ fn host() -> Host {
     }
 }
 
-/// Whether NVML's library is where this program would look for it; for `doctor`.
+/// Checks, for `doctor`, that NVML's library can be found.
 pub fn nvml_state() -> Result<(), String> {
     Nvml::init().map(drop).map_err(|error| error.to_string())
 }
 
-/// A short name for files: `h200`, `rtx5090`, `cpu`.
+/// Returns a short name for files: `h200`, `rtx5090`, `cpu`.
 pub fn slug(kind: &str, name: &str) -> String {
     if kind == "cpu" {
         return "cpu".into();

@@ -1,4 +1,4 @@
-//! Hashes that say what was measured: the build, the weights, the prompts, the run.
+//! Hashes that identify what was measured: the build, the weights, the prompts, the run.
 
 use crate::HarnessError;
 use monolith_engine::EngineInfo;
@@ -12,7 +12,7 @@ use std::io::Read;
 use std::path::Path;
 use std::sync::OnceLock;
 
-/// What a gate speaks of, and what a speed is of: nothing here may differ between the two.
+/// The subject of a gate or of a speed: the two must be equal in every field.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Subject {
     /// `monolith`.
@@ -21,20 +21,20 @@ pub struct Subject {
     pub variant: String,
     /// Name of the weight formats: one, or the layers' and the head's.
     pub format: String,
-    /// The processor, in its own words.
+    /// The processor's name, as it reports it.
     pub gpu: String,
     /// Blocks (threads) that take part in a step.
     pub blocks: usize,
     /// sha256 of the running executable, the kernels' sources included.
     pub build: String,
-    /// sha256 of the kernels' sources and compile options: what names a kernel in the cache. It
-    /// does not say which compiler made the machine code. `None` on a CPU.
+    /// sha256 of the kernels' sources and compile options, by which the cache names a kernel. It
+    /// does not depend on the compiler. `None` on a CPU.
     pub kernels: Option<String>,
-    /// sha256 of the machine code that the GPU was given (the cubin that was loaded). `None` on a
-    /// CPU, and in records before version 2.
+    /// sha256 of the machine code that was loaded onto the GPU (the cubin). `None` on a CPU, and in
+    /// records before version 2.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cubin_sha256: Option<String>,
-    /// Version of the NVRTC that compiled it, where that is known.
+    /// Version of the NVRTC that compiled the machine code, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub nvrtc: Option<String>,
     /// Git commit of the build ([`name_commit`]). `None` in records before version 2.
@@ -47,7 +47,7 @@ pub struct Subject {
 }
 
 impl Subject {
-    /// What this process would measure with this engine and pack.
+    /// Returns the subject of this process with this engine and pack.
     ///
     /// # Errors
     /// An executable that cannot be read.
@@ -69,11 +69,11 @@ impl Subject {
     }
 }
 
-/// What may not differ between two subjects: a name, and both values.
+/// A difference between two subjects: the field's name, and both values.
 pub type Difference = (&'static str, String, String);
 
 impl Subject {
-    /// Everything in which the other differs.
+    /// Returns every difference from the other subject.
     pub fn differences(&self, other: &Subject) -> Vec<Difference> {
         let known = |value: &Option<String>| value.clone().unwrap_or("unknown".into());
         let of = |subject: &Subject| {
@@ -96,7 +96,7 @@ impl Subject {
         pairs.filter(|(own, other)| own != other).map(|((n, a), (_, b))| (n, a, b)).collect()
     }
 
-    /// Whether it is of a GPU, and does not say which machine code that was given.
+    /// Returns whether the subject is a GPU's but does not name the machine code.
     pub fn lacks_machine_code(&self) -> bool {
         self.kernels.is_some() && self.cubin_sha256.is_none()
     }
@@ -104,13 +104,14 @@ impl Subject {
 
 static COMMIT: OnceLock<&str> = OnceLock::new();
 
-/// Names the git commit that this program was built from: once, before anything is measured.
+/// Sets the git commit that this program was built from: once, before any measurement.
 pub fn name_commit(commit: &'static str) {
-    // Whoever comes second says the same.
+    // A second call sets the same value.
     let _ = COMMIT.set(commit);
 }
 
-/// The git commit that this program was built from; `unknown` where [`name_commit`] was not called.
+/// Returns the git commit that this program was built from, or `unknown` if [`name_commit`] was not
+/// called.
 pub fn commit() -> &'static str {
     COMMIT.get().copied().unwrap_or("unknown")
 }
@@ -124,8 +125,8 @@ pub fn build_hash() -> Result<String, HarnessError> {
     file_sha256(&path)
 }
 
-/// sha256 of what the pack holds, whatever the model is called: the configuration's hash, then a
-/// line `name format sha256` for each section.
+/// Returns the sha256 of the pack's contents, independent of the model's name: of the
+/// configuration's hash, then a line `name format sha256` for each section.
 pub fn weights_sha256(header: &Header) -> String {
     let lines = header
         .sections
@@ -134,9 +135,9 @@ pub fn weights_sha256(header: &Header) -> String {
     sha256_hex((header.config_sha256.clone() + "\n" + &lines.collect::<String>()).as_bytes())
 }
 
-/// One hash of the weights' values, as `tools/reference.py` computes it from the checkpoint (of
-/// other formats than bf16, from the one that `monolith unpack` writes): of a line `name sha256`
-/// for each tensor, in order of name.
+/// Returns one hash of the weights' values: of a line `name sha256` for each tensor, in order of
+/// name. `tools/reference.py` computes the same from the checkpoint (for formats other than bf16,
+/// from the checkpoint that `monolith unpack` writes).
 pub fn tensors_sha256(pack: &Pack) -> String {
     let mut lines: Vec<String> = Tensor::all(pack.config())
         .into_par_iter()
@@ -151,7 +152,7 @@ pub fn ids_sha256(ids: &[Vec<u32>]) -> String {
     sha256_hex(serde_json::to_string(ids).expect("numbers are JSON").as_bytes())
 }
 
-/// Names one boot of one processor, without telling which machine it was.
+/// Returns a name for one boot of one processor that does not reveal the machine.
 ///
 /// `device` is the GPU's UUID, or the CPU's name.
 pub fn run_id(device: &str) -> String {

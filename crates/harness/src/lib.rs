@@ -1,5 +1,5 @@
-//! Gates, benchmark, run records, reports: what says whether an engine is right, how fast it is,
-//! and where that was measured.
+//! Gates, benchmark, run records and reports: they say whether an engine is right, how fast it is,
+//! and where it was measured.
 //!
 //! ```text
 //! prompts -> ids.json -> tools/reference.py -> reference.json + reference.safetensors
@@ -33,15 +33,15 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// What an engine's loader may fail with.
+/// The error of an engine's loader.
 pub type LoadError = Box<dyn std::error::Error + Send + Sync>;
 
-/// Loads an engine for a pack, with room for so many positions. The gate calls it more than
-/// once, and drops an engine before it asks for the next.
+/// Loads an engine for a pack, with room for this many positions. The gate calls it more than
+/// once, and drops each engine before it loads the next.
 pub type Loader<'a> = dyn Fn(Arc<Pack>, usize) -> Result<Box<dyn Engine>, LoadError> + 'a;
 
-/// Runs a prompt from position 0 on, and tells meanwhile how far `what` is; gives the greedy next
-/// token.
+/// Runs a prompt from position 0, and reports its progress as that of `what`; returns the greedy
+/// next token.
 pub(crate) fn prefill(
     engine: &mut dyn Engine,
     tokens: &[u32],
@@ -55,7 +55,7 @@ pub(crate) fn prefill(
     })
 }
 
-/// Feeds the tokens at positions 0 and up, as [`prefill`] does; none is fine.
+/// Feeds the tokens at positions 0 and up, as [`prefill`] does; there may be none.
 pub(crate) fn fill(
     engine: &mut dyn Engine,
     tokens: &[u32],
@@ -65,10 +65,10 @@ pub(crate) fn fill(
     if tokens.is_empty() { Ok(()) } else { prefill(engine, tokens, what, progress).map(drop) }
 }
 
-/// Is told, in words, what is being done.
+/// Callback for progress messages.
 pub type Progress<'a> = dyn FnMut(&str) + 'a;
 
-/// What can go wrong beside a check that fails.
+/// The errors, besides a check that fails.
 #[derive(Debug, thiserror::Error)]
 pub enum HarnessError {
     /// A file could not be read or written.
@@ -76,10 +76,10 @@ pub enum HarnessError {
     Io {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: std::io::Error,
     },
-    /// A file says something that cannot be.
+    /// A file's contents are wrong or contradictory.
     #[error("{}: {what}", path.display())]
     File {
         /// The file.
@@ -96,7 +96,7 @@ pub enum HarnessError {
     /// A prompt could not be encoded.
     #[error(transparent)]
     Text(#[from] monolith_text::Error),
-    /// There is no passed gate for what was to be measured.
+    /// There is no passed gate for the measurement.
     #[error("no speed without a passed gate of this run: {}", reasons.join("; "))]
     Ungated {
         /// Everything that is missing or does not match.
@@ -114,7 +114,7 @@ pub enum HarnessError {
         /// What is wrong.
         what: String,
     },
-    /// The engine's clock and the host's do not agree.
+    /// The engine's clock and the host's clock disagree.
     #[error("the engine says that its steps took {engine_s} s, the host's clock {host_s} s")]
     Clock {
         /// Seconds, by the engine's clock.

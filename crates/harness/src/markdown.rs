@@ -1,5 +1,5 @@
-//! Text of records in Markdown. A record may come from anybody, so that its text must not become
-//! markup, another table cell, or a terminal's control sequence.
+//! Escapes text of records for Markdown. A record may come from anybody, so its text must not
+//! become markup, another table cell, or a terminal's control sequence.
 
 /// Longest text of a cell, in characters.
 const CHARS_MAX: usize = 2000;
@@ -28,12 +28,12 @@ pub(crate) fn code(text: &str) -> String {
     let text: String = text.chars().map(escape).collect();
     let longest = text.split(|c| c != '`').map(str::len).max().unwrap_or(0);
     let fence = "`".repeat(longest + 1);
-    // A space at both ends keeps the text's own backticks apart; Markdown takes both away.
+    // A space at both ends separates the text's own backticks; Markdown removes both spaces.
     let space = if text.starts_with('`') || text.ends_with('`') { " " } else { "" };
     format!("{fence}{space}{text}{space}{fence}")
 }
 
-/// Characters that are not shown, or that change how others are shown.
+/// Matches characters that are invisible, or that change how others are shown.
 fn is_hidden(c: char) -> bool {
     c.is_control()
         || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}')

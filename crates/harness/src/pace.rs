@@ -1,5 +1,5 @@
-//! A recorded step of a decode loop, and what recording costs: the same loop by the build that is
-//! timed and by the one that records, in turn.
+//! Records a step of a decode loop and measures the cost of recording: runs the same loop
+//! alternately with the headline build and the recording build.
 
 use crate::bench::median;
 use crate::{HarnessError, Progress, fill};
@@ -11,18 +11,18 @@ use monolith_engine::{Engine, EngineError};
 pub struct RecordOptions {
     /// Position of the step whose dump is kept.
     pub position: usize,
-    /// Steps of the loop; the kept one is in its middle, as far as there are positions before it.
+    /// Steps of the loop; the kept one is in its middle, if there are enough positions before it.
     pub steps: usize,
-    /// Loops of each engine that are timed.
+    /// Number of timed loops of each engine.
     pub runs: usize,
 }
 
-/// The build that is timed and the one that records, of the same weights.
+/// The headline build and the recording build, with the same weights.
 pub enum Builds<'a> {
-    /// One engine does both, as on the CPU, whose step is compiled with and without recording.
-    /// What its cache holds is taken for the sequence's.
+    /// One engine does both, as on the CPU, whose step is compiled with and without recording. Its
+    /// cache must hold the sequence.
     One(&'a mut dyn Engine),
-    /// An engine each.
+    /// Two engines.
     Two {
         /// Records nothing.
         headline: &'a mut dyn Engine,
@@ -61,7 +61,7 @@ impl Builds<'_> {
     }
 }
 
-/// Runs the loops; gives the last one's dump, with the median pace of both builds in it.
+/// Runs the loops; returns the last one's dump, which includes the median pace of both builds.
 ///
 /// # Errors
 /// A step that fails, an engine that cannot record, or builds whose tokens differ.
@@ -98,7 +98,7 @@ pub fn record(
     Ok(dump)
 }
 
-/// Of seconds a loop, the median in nanoseconds a step.
+/// Converts the loops' seconds to the median nanoseconds per step.
 fn median_ns(seconds: &mut [f64], steps: usize) -> Option<f64> {
     seconds.sort_by(f64::total_cmp);
     (!seconds.is_empty()).then(|| median(seconds) * 1e9 / steps as f64)

@@ -1,4 +1,4 @@
-//! How fast a step can be, from the pack's header and a few measured numbers.
+//! Predicts the time of a step from the pack's header and a few measured numbers.
 //!
 //! `t = layers x max(layer bytes / bandwidth, phases x hand-off + compute) + head bytes /
 //! bandwidth + argmax`, where the layer's bytes include its share of the KV cache.
@@ -16,7 +16,7 @@ pub struct Calibration {
     pub bandwidth_gb_s: f64,
     /// One hand-off, microseconds.
     pub hand_off_us: f64,
-    /// A layer's arithmetic that nothing hides, microseconds.
+    /// A layer's arithmetic that overlaps with no read, microseconds.
     pub compute_us: f64,
     /// The last hand-off, microseconds.
     pub argmax_us: f64,
@@ -24,7 +24,7 @@ pub struct Calibration {
     pub source: String,
 }
 
-/// What a prediction was computed from.
+/// The inputs of a prediction.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Prediction {
     /// Layers of the model.
@@ -67,7 +67,7 @@ impl Prediction {
         self.layers as f64 * layer + stream(self.head_bytes as f64) + argmax_us * 1e-6
     }
 
-    /// Tokens a second.
+    /// Tokens per second.
     pub fn tok_s(&self) -> f64 {
         1.0 / self.step_s()
     }

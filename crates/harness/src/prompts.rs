@@ -10,7 +10,7 @@ use std::path::Path;
 /// The benchmark's prompts, as `data/prompts/bench.jsonl` holds them.
 const BENCH_PROMPTS: &str = include_str!("../../../data/prompts/bench.jsonl");
 
-/// UTF-8 bytes that make one id where there is no tokenizer.
+/// UTF-8 bytes per id if there is no tokenizer.
 const BYTES_PER_ID: usize = 4;
 
 /// One line of `data/prompts/*.jsonl`; its other fields are for people.
@@ -24,7 +24,7 @@ pub struct Prompt {
     pub text: String,
 }
 
-/// A prompt set as token ids: what `ids.json` holds, and `tools/reference.py` reads.
+/// A prompt set as token ids: the contents of `ids.json`, which `tools/reference.py` reads.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PromptIds {
     /// How the ids were made.
@@ -44,13 +44,13 @@ impl PromptIds {
     /// Reads an `ids.json`.
     ///
     /// # Errors
-    /// A file that is missing or something else.
+    /// A file that is missing or of another kind.
     pub fn read(path: &Path) -> Result<PromptIds, HarnessError> {
         let text = std::fs::read(path).map_err(HarnessError::io(path))?;
         serde_json::from_slice(&text).map_err(|error| HarnessError::file(path, error))
     }
 
-    /// The prompts one after another, again and again, up to `length` ids.
+    /// The prompts one after another, repeated up to `length` ids.
     pub fn cycled(&self, length: usize) -> Vec<u32> {
         self.ids.iter().flatten().copied().cycle().take(length).collect()
     }
@@ -59,13 +59,13 @@ impl PromptIds {
 /// Reads a prompt set.
 ///
 /// # Errors
-/// A file that is missing, or a line that is no prompt.
+/// A file is missing, or a line is not a prompt.
 pub fn read_prompts(path: &Path) -> Result<Vec<Prompt>, HarnessError> {
     let text = std::fs::read_to_string(path).map_err(HarnessError::io(path))?;
     parsed(path, &text)
 }
 
-/// The prompts of a set's text; `path` is for messages.
+/// Parses a prompt set; `path` is for messages.
 fn parsed(path: &Path, text: &str) -> Result<Vec<Prompt>, HarnessError> {
     let parsed = text.lines().enumerate().map(|(index, line)| {
         serde_json::from_str(line)
@@ -74,8 +74,8 @@ fn parsed(path: &Path, text: &str) -> Result<Vec<Prompt>, HarnessError> {
     parsed.collect()
 }
 
-/// The prompt set's token ids for a model: by the tokenizer in `model_dir` where there is one,
-/// else by a rule that needs none ([`folded`]).
+/// Returns the prompt set's token ids for a model: encoded by the tokenizer in `model_dir` if there
+/// is one, otherwise by a rule that needs none ([`folded`]).
 ///
 /// # Errors
 /// A prompt set or a tokenizer that cannot be read.
@@ -89,8 +89,8 @@ pub fn prompt_ids(
     ids_of(&prompts, &bytes, model_dir, vocab)
 }
 
-/// The benchmark's own prompts, which this program holds, as token ids for a model: what
-/// [`prompt_ids`] gives for `data/prompts/bench.jsonl`.
+/// Returns the benchmark's own prompts, which are embedded in this program, as token ids for a
+/// model: the same as [`prompt_ids`] of `data/prompts/bench.jsonl`.
 ///
 /// # Errors
 /// A tokenizer that cannot be read.

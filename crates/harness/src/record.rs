@@ -1,8 +1,8 @@
-//! Run records: `results/<date>-<gpu>-<nn>/`, one folder a measuring run.
+//! Run records: `results/<date>-<gpu>-<nn>/`, one folder per measuring run.
 //!
-//! A measuring run is one boot of one GPU and may span commands: each adds to the folder. The
-//! folder's README is written from its other files. Once the run is sealed (`MANIFEST` lists its
-//! files), nothing is added or changed.
+//! A measuring run is one boot of one GPU. It may span commands, and each command adds to the
+//! folder. The folder's README is generated from its other files. Once the run is sealed
+//! (`MANIFEST` lists its files), nothing is added or changed.
 
 mod index;
 mod lines;
@@ -27,29 +27,29 @@ use std::path::{Path, PathBuf};
 pub struct CommandRecord {
     /// When it was recorded, UTC.
     pub date: String,
-    /// As it was typed.
+    /// The command as it was typed.
     pub command: String,
-    /// Versions that matter: of this program, CUDA, NVRTC, torch and so on.
+    /// The relevant versions: of this program, CUDA, NVRTC, torch and so on.
     pub versions: Vec<String>,
 }
 
 /// The folder of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RunFolder {
-    /// Where it is.
+    /// The folder's path.
     pub path: PathBuf,
-    /// Its name in the index.
+    /// The folder's name in the index.
     pub name: String,
 }
 
 impl RunFolder {
-    /// The folder of the run that the environment is of: an earlier command's, or a new one.
+    /// Opens the folder of the environment's run, or makes a new one.
     ///
     /// # Errors
     /// A results folder that cannot be read or written, or a run that is sealed.
     pub fn open(results: &Path, environment: &Environment) -> Result<RunFolder, HarnessError> {
         std::fs::create_dir_all(results).map_err(HarnessError::io(results))?;
-        // Of two processes that begin a run, one waits. Without locks, the last one wins.
+        // If two processes begin a run, one waits. Without locks, the last one wins.
         let held = File::open(results).map_err(HarnessError::io(results))?;
         let _ = held.lock();
         let mut index = Index::read(results)?;
@@ -68,7 +68,7 @@ impl RunFolder {
         Ok(folder)
     }
 
-    /// A new folder: the first number that is free.
+    /// Makes a new folder, with the first free number.
     fn create(results: &Path, stem: &str) -> Result<RunFolder, HarnessError> {
         for number in 1..=u32::MAX {
             let folder = RunFolder::named(results, &format!("{stem}-{number:02}"));
@@ -81,7 +81,7 @@ impl RunFolder {
         Err(HarnessError::file(results, "there are too many runs of one day"))
     }
 
-    /// The folder, if files may be added.
+    /// Returns the folder, if files may be added.
     fn unsealed(self, results: &Path) -> Result<RunFolder, HarnessError> {
         if index::is_sealed(results, &self.name)? {
             let what = "this run is sealed (MANIFEST lists its files), so nothing is added to it: \
@@ -91,38 +91,38 @@ impl RunFolder {
         Ok(self)
     }
 
-    /// A folder that is in the index.
+    /// Returns a folder that is in the index.
     pub fn named(results: &Path, name: &str) -> RunFolder {
         RunFolder { path: results.join(name), name: name.into() }
     }
 
-    /// The environment that the run began with.
+    /// Reads the environment that the run began with.
     ///
     /// # Errors
-    /// A file that is missing or something else.
+    /// A file that is missing or of another kind.
     pub fn environment(&self) -> Result<Environment, HarnessError> {
         lines::read_json(&self.path.join("environment.json"))
     }
 
-    /// Every row.
+    /// Reads every row.
     ///
     /// # Errors
-    /// A line that is no row; a missing file has none. A torn last line does not count
+    /// A line that is not a row; a missing file has none. A torn last line does not count
     /// ([`RunFolder::torn`]).
     pub fn rows(&self) -> Result<Vec<Row>, HarnessError> {
         Ok(lines::read(&self.rows_path())?.items)
     }
 
-    /// Every command.
+    /// Reads every command.
     ///
     /// # Errors
-    /// A line that is no command; a missing file has none. A torn last line does not count
+    /// A line that is not a command; a missing file has none. A torn last line does not count
     /// ([`RunFolder::torn`]).
     pub fn commands(&self) -> Result<Vec<CommandRecord>, HarnessError> {
         Ok(lines::read(&self.commands_path())?.items)
     }
 
-    /// Last lines that an interrupted write left incomplete, in words.
+    /// Describes the last lines that an interrupted write left incomplete.
     pub fn torn(&self) -> Vec<String> {
         let rows = lines::read::<serde::de::IgnoredAny>(&self.rows_path());
         let commands = lines::read::<serde::de::IgnoredAny>(&self.commands_path());
@@ -137,7 +137,7 @@ impl RunFolder {
         self.path.join("commands.jsonl")
     }
 
-    /// Every gate record, by file name, and why a file of such a name is none.
+    /// Reads every gate record, by file name, or why a file with such a name is not one.
     ///
     /// # Errors
     /// A folder that cannot be listed.
@@ -152,16 +152,16 @@ impl RunFolder {
         Ok((records, others))
     }
 
-    /// Every quality record, by file name.
+    /// Reads every quality record, by file name.
     ///
     /// # Errors
-    /// A folder that cannot be listed. A file that is no record is left out.
+    /// A folder that cannot be listed. A file that is not a record is skipped.
     pub fn qualities(&self) -> Result<Vec<Kept>, HarnessError> {
         let paths = self.records("quality-")?;
         Ok(paths.iter().filter_map(|path| Kept::read(path).ok()).collect())
     }
 
-    /// The JSON files whose names begin like this, in order.
+    /// Lists the JSON files whose names begin like this, in order.
     fn records(&self, begin: &str) -> Result<Vec<PathBuf>, HarnessError> {
         let listed = std::fs::read_dir(&self.path).map_err(HarnessError::io(&self.path))?;
         let mut paths: Vec<PathBuf> = listed.flatten().map(|entry| entry.path()).collect();
@@ -214,7 +214,7 @@ impl RunFolder {
         Ok(removed)
     }
 
-    /// Adds a gate's record, after the reference's summary that it was compared with.
+    /// Adds a gate's record, after the summary of its reference.
     ///
     /// # Errors
     /// A file that cannot be read or written, or a reference that is not the record's.
@@ -224,10 +224,10 @@ impl RunFolder {
         self.write_readme()
     }
 
-    /// Keeps a copy of a file that a record was judged by, named by its hash.
+    /// Keeps a copy of a file that a record depends on, named by its hash.
     ///
     /// # Errors
-    /// A file that is not the one with this hash, or another file that has the copy's name.
+    /// The file has another hash, or another file already has the copy's name.
     fn keep(&self, from: &Path, name: &str, sha256: &str) -> Result<(), HarnessError> {
         let to = self.path.join(kept_name(name, sha256));
         let missing = || HarnessError::io(from)(ErrorKind::NotFound.into());
@@ -237,7 +237,7 @@ impl RunFolder {
             let what = format!("its sha256 is {found}, and the record names {sha256}");
             return Err(HarnessError::file(from, what));
         }
-        // A link would lead elsewhere once the folder is copied: the file takes its place.
+        // A link would be wrong once the folder is copied, so the file replaces it.
         let is_link = to.symlink_metadata().is_ok_and(|there| there.is_symlink());
         if !is_link && to.exists() {
             let there = file_sha256(&to)?;
@@ -253,11 +253,11 @@ impl RunFolder {
         Ok(monolith_files::write_whole(&to, &bytes)?)
     }
 
-    /// The kept summary of the reference that a gate was compared with. `None` if it was not kept:
-    /// then nothing of it can be recomputed.
+    /// Reads the kept summary of a gate's reference. `None` if it was not kept: then nothing can be
+    /// recomputed from it.
     ///
     /// # Errors
-    /// A file of its name that is another.
+    /// A file with its name but another hash.
     pub fn reference(&self, record: &GateRecord) -> Result<Option<Summary>, HarnessError> {
         let sha256 = &record.reference.sha256;
         let named = self.path.join(kept_name("reference", sha256));
@@ -269,7 +269,7 @@ impl RunFolder {
             }
             return Summary::parse(&bytes, &named).map(Some);
         }
-        // Before 2026-11-30, the last gate's was kept under this name.
+        // Before 2026-11-30, the last gate's summary was kept under this name.
         let last = self.path.join("reference.json");
         match read_file(&last)? {
             Some(bytes) if sha256_hex(&bytes) == *sha256 => Summary::parse(&bytes, &last).map(Some),
@@ -297,7 +297,7 @@ impl RunFolder {
     }
 }
 
-/// The name of a kept copy.
+/// Returns the name of a kept copy.
 fn kept_name(name: &str, sha256: &str) -> String {
     format!("{name}-{}.json", sha256.get(..8).unwrap_or("unnamed"))
 }
@@ -321,7 +321,7 @@ mod tests {
         RunFolder::open(results, &Probe::new(Target::Cpu).environment("a processor")).unwrap()
     }
 
-    /// The copy is whole whatever it is copied from: itself, a link to it, a file that lies beside.
+    /// The copy is whole whatever its source: itself, a link to it, a file beside it.
     #[test]
     fn a_copy_that_is_there_already_stays_whole() {
         let results = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! What transformers said: the files that `tools/reference.py` writes.
+//! Transformers' tokens and logits: the files that `tools/reference.py` writes.
 
 use crate::HarnessError;
 use crate::identity::{ids_sha256, sha256_hex};
@@ -6,10 +6,10 @@ use safetensors::{Dtype, SafeTensors};
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 
-/// Absolute errors of logits against f32, summed up.
+/// A summary of the logits' absolute errors against f32.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ErrorStats {
-    /// How many.
+    /// Number of errors.
     pub count: u64,
     /// The largest.
     pub max: f64,
@@ -20,10 +20,10 @@ pub struct ErrorStats {
 }
 
 impl ErrorStats {
-    /// Sums up absolute errors.
+    /// Summarizes absolute errors.
     ///
     /// # Panics
-    /// If there are none.
+    /// If there are no errors.
     pub fn of(mut errors: Vec<f32>) -> ErrorStats {
         assert!(!errors.is_empty(), "no errors to sum up");
         let count = errors.len();
@@ -39,11 +39,11 @@ impl ErrorStats {
         }
     }
 
-    /// What of this is worse than `other`: root mean square and percentile; the maximum of
-    /// millions of values is told, but decides nothing.
+    /// Says which of this summary's root mean square and percentile are worse than `other`'s. The
+    /// maximum of millions of values is recorded, but decides nothing.
     pub fn worse_than(&self, other: &ErrorStats) -> Option<String> {
         let pairs = [("rms", self.rms, other.rms), ("99.9th percentile", self.p999, other.p999)];
-        // `!(a <= b)`: what is not a number is worse than anything.
+        // `!(a <= b)`: NaN is worse than any number.
         let is_worse = |&(_, own, others): &(_, f64, f64)| {
             !matches!(
                 own.partial_cmp(&others),
@@ -55,7 +55,7 @@ impl ErrorStats {
     }
 }
 
-/// `reference.json`, as far as it is read.
+/// The fields of `reference.json` that are read.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Summary {
     /// Version of the two files' layout.
@@ -70,7 +70,7 @@ pub struct Summary {
     pub torch: String,
     /// transformers' version.
     pub transformers: String,
-    /// What it ran on.
+    /// The device that it ran on.
     pub device: String,
     /// Hash of the weights' values ([`crate::identity::tensors_sha256`]).
     pub tensors_sha256: String,
@@ -80,24 +80,24 @@ pub struct Summary {
     pub logits_sha256: String,
     /// Size of the vocabulary.
     pub vocab: usize,
-    /// Greedy tokens a prompt.
+    /// Greedy tokens per prompt.
     pub new: usize,
     /// Length of the long sequence.
     pub context: usize,
     /// Top-2 margin below which a divergence is allowed: `error.p999`.
     pub tolerance: f64,
-    /// transformers' own errors, bf16 against f32, of every logit of every compared position.
+    /// transformers' own errors, bf16 against f32, over every logit of every compared position.
     pub error: ErrorStats,
     /// Compared positions whose margin is below the tolerance.
     pub near_ties: u64,
     /// The prompts' ids.
     pub prompts: Vec<Vec<u32>>,
-    /// The greedy tokens, one list a prompt.
+    /// The greedy tokens, one list per prompt.
     pub tokens: Vec<Vec<u32>>,
 }
 
 impl Summary {
-    /// Reads `reference.json` and checks that it agrees with itself; `path` is for errors.
+    /// Reads `reference.json` and checks that it is consistent; `path` is for errors.
     pub(crate) fn parse(text: &[u8], path: &Path) -> Result<Summary, HarnessError> {
         let summary: Summary =
             serde_json::from_slice(text).map_err(|error| HarnessError::file(path, error))?;
@@ -105,26 +105,26 @@ impl Summary {
         Ok(summary)
     }
 
-    /// What computed it, with versions.
+    /// Returns what computed the reference, with versions.
     pub fn engine_name(&self) -> String {
         let Summary { engine, transformers, torch, format, attention, device, .. } = self;
         format!("{engine} {transformers}, torch {torch}, {format}, {attention} attention, {device}")
     }
 }
 
-/// Whether a top-2 margin is below the tolerance; one that is no number is below nothing.
+/// Returns whether a top-2 margin is below the tolerance; NaN is not.
 pub(crate) fn is_near_tie(margin: f64, tolerance: f64) -> bool {
     margin < tolerance
 }
 
-/// Positions at which the reference's f32 says another token than its bf16.
+/// Positions at which the reference's f32 token differs from its bf16 token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OwnDivergences {
     /// Positions compared.
     pub positions: usize,
-    /// Those at which the tokens differ.
+    /// Positions at which the tokens differ.
     pub all: usize,
-    /// Those of them at which the top-2 margin of bf16 is not below the tolerance.
+    /// Of these, the positions at which the top-2 margin of bf16 is not below the tolerance.
     pub beyond_tolerance: usize,
 }
 
@@ -133,13 +133,13 @@ pub struct OwnDivergences {
 pub struct Long {
     /// The sequence.
     pub tokens: Vec<u32>,
-    /// The compared positions: its last.
+    /// The compared positions: the sequence's last ones.
     pub positions: Vec<usize>,
     /// Top-2 margin of the bf16 logits there.
     pub margin: Vec<f32>,
     /// transformers' greedy token there.
     pub bf16_argmax: Vec<u32>,
-    /// Logits in f32, one row a position.
+    /// Logits in f32, one row per position.
     pub rows_f32: Vec<f32>,
     /// Logits in bf16.
     pub rows_bf16: Vec<f32>,
@@ -152,7 +152,7 @@ pub struct Reference {
     pub summary: Summary,
     /// Its hash.
     pub sha256: String,
-    /// Top-2 margin of the bf16 logits, one list a prompt.
+    /// Top-2 margin of the bf16 logits, one list per prompt.
     pub margin: Vec<Vec<f32>>,
     /// Greedy token of the f32 logits, all prompts one after another.
     pub f32_argmax: Vec<u32>,
@@ -220,7 +220,7 @@ impl Reference {
         })
     }
 
-    /// Where its f32 says another token than its bf16.
+    /// Counts the positions at which the f32 token differs from the bf16 token.
     pub fn own_divergences(&self) -> OwnDivergences {
         let margins = self.margin.iter().flatten();
         let tokens = self.summary.tokens.iter().flatten().zip(&self.f32_argmax).zip(margins);
@@ -245,8 +245,8 @@ impl Reference {
     }
 }
 
-/// The folder of a committed reference of these weights: a folder in `data/golden` of a root or of
-/// a folder above it. Only the summaries are read; what cannot be read is passed over.
+/// Finds the committed reference of these weights: a folder in `data/golden` of a root or of a
+/// folder above it. Reads only the summaries, and skips unreadable ones.
 pub fn find_reference<'a>(
     roots: impl Iterator<Item = &'a PathBuf>,
     tensors_sha256: &str,
@@ -267,7 +267,7 @@ pub fn find_reference<'a>(
     folders.into_iter().find(is_of_these)
 }
 
-/// Whether `reference.json` agrees with itself.
+/// Checks that `reference.json` is consistent.
 fn check(summary: &Summary) -> Result<(), String> {
     let Summary { schema_version, new, vocab, prompts, tokens, .. } = summary;
     if *schema_version != SCHEMA_VERSION {

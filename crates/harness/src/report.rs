@@ -1,4 +1,4 @@
-//! Tables from run records. Nothing in them is typed, and no table holds two GPUs.
+//! Renders tables from run records. Nothing in them is typed by hand, and no table mixes two GPUs.
 
 use crate::HarnessError;
 use crate::bench::Row;
@@ -11,12 +11,12 @@ use monolith_text::printable;
 use std::fmt::Write;
 use std::path::Path;
 
-/// A gate's record, with what its folder says of it.
+/// A gate's record, checked against its folder.
 #[derive(Clone, Debug, PartialEq)]
 pub struct KeptGate {
     /// The record.
     pub record: GateRecord,
-    /// Why the folder does not bear it out; empty if it does.
+    /// Why the folder does not confirm the record; empty if it does.
     pub doubts: Vec<String>,
     /// Whether the reference's summary is in the folder. Older runs kept the last one only.
     pub has_reference: bool,
@@ -35,10 +35,10 @@ impl KeptGate {
     }
 }
 
-/// Why a row's speed is not to be shown; empty if it is.
+/// Returns why a row's speed must not be shown; empty if it may be.
 ///
-/// An engine of ours needs a gate record in the folder that allows it; another may say that it
-/// failed a gate, or say nothing.
+/// Our engine needs a gate record in the folder that allows the speed. Another engine's row may
+/// state that its gate failed, or state nothing.
 pub fn row_refusals(row: &Row, gates: &[KeptGate], environment: &Environment) -> Vec<String> {
     let mut reasons = Vec::new();
     if row.run_id != environment.run_id {
@@ -63,7 +63,7 @@ pub fn row_refusals(row: &Row, gates: &[KeptGate], environment: &Environment) ->
     reasons
 }
 
-/// Why a gate does not allow the row's speed; empty if it does.
+/// Returns why a gate does not allow the row's speed; empty if it does.
 fn gate_refusals(row: &Row, gate: &KeptGate) -> Vec<String> {
     let mut reasons = refusals(&gate.record, &row.subject(), &row.prompt_ids_sha256);
     if row.gate_rule != Some(gate.record.checks.tokens.rule) {
@@ -83,13 +83,13 @@ pub struct SortedRows {
     pub shown: Vec<Row>,
     /// The others, with the reason.
     pub hidden: Vec<(Row, String)>,
-    /// What is to be known besides, a sentence each.
+    /// Notes, one sentence each.
     pub notes: Vec<String>,
 }
 
 /// Sorts the rows of a run by whether their speed may be shown.
 ///
-/// Of a test that was measured more than once, the last row counts.
+/// If a test was measured more than once, the last row counts.
 ///
 /// # Errors
 /// A folder that cannot be read.
@@ -141,27 +141,27 @@ fn without_reference(shown: &[Row], gates: &[KeptGate]) -> Option<String> {
     (!names.is_empty()).then(|| format!("{what} {}.", names.join(", ")))
 }
 
-/// Every GPU's tables, and what is wrong with the records.
+/// Every GPU's tables, and the problems with the records.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Report {
     /// The tables, and the problems at their end.
     pub text: String,
-    /// Records that are missing, damaged, or contradict each other: what they are of has no table.
+    /// Records that are missing, damaged or contradictory. Their runs have no table.
     pub problems: Vec<String>,
 }
 
-/// The text of [`Report::of`].
+/// Returns the text of [`Report::of`].
 ///
 /// # Errors
-/// See there.
+/// Those of [`Report::of`].
 pub fn render(results: &Path) -> Result<String, HarnessError> {
     Ok(Report::of(results)?.text)
 }
 
 impl Report {
-    /// Reads every run; gives the tables of the newest run of each GPU that has a speed to show.
+    /// Reads every run; returns the tables of each GPU's newest run with a speed to show.
     ///
-    /// A run that cannot be read is a problem, and the others have their tables.
+    /// An unreadable run is listed as a problem; the others still have their tables.
     ///
     /// # Errors
     /// A results folder or an index that cannot be read.
@@ -207,7 +207,7 @@ impl Run {
     }
 }
 
-/// Every run, the newest first, and what is wrong with the others.
+/// Returns every readable run, the newest first, and the problems of the others.
 fn runs(results: &Path) -> Result<(Vec<Run>, Vec<String>), HarnessError> {
     let index = Index::read(results)?;
     let (mut runs, mut problems): (Vec<Run>, Vec<String>) = (Vec::new(), Vec::new());
@@ -240,7 +240,7 @@ fn runs(results: &Path) -> Result<(Vec<Run>, Vec<String>), HarnessError> {
     Ok((runs, problems))
 }
 
-/// The section of one GPU; `runs` has the newest first.
+/// Renders the section of one GPU; `runs` has the newest first.
 fn gpu_section(gpu: &str, runs: &[&Run]) -> Result<String, HarnessError> {
     let mut text = format!("### {}\n\n", cell(gpu));
     let with_speed = runs.iter().find(|run| !run.rows.shown.is_empty());
@@ -259,7 +259,7 @@ fn gpu_section(gpu: &str, runs: &[&Run]) -> Result<String, HarnessError> {
     Ok(text)
 }
 
-/// A table of speeds and a list of what has none.
+/// Renders a table of speeds and a list of the rows without one.
 fn tables(sorted: &SortedRows, qualities: &[Kept]) -> String {
     let SortedRows { shown, hidden, notes } = sorted;
     let mut text = String::new();
@@ -268,7 +268,7 @@ fn tables(sorted: &SortedRows, qualities: &[Kept]) -> String {
     }
     if !hidden.is_empty() {
         text += "Measured but not shown, for want of a passed gate:\n\n";
-        // One line a model and reason: the tests of one are hidden for the same.
+        // One line per model and reason: a model's tests are hidden for the same reason.
         let mut lines: Vec<([&str; 4], &str, Vec<&str>)> = Vec::new();
         for (row, reason) in hidden {
             let key = engine_key(row);
@@ -290,7 +290,7 @@ fn tables(sorted: &SortedRows, qualities: &[Kept]) -> String {
     text
 }
 
-/// Engines down, tests across: median and range in tok/s; with the quality where one was measured.
+/// Renders engines down and tests across: median and range in tok/s, and the quality if measured.
 fn speeds(rows: &[Row], qualities: &[Kept]) -> String {
     let with_quality = rows.iter().any(|row| quality_of(row, qualities).is_some());
     let mut tests: Vec<(Option<usize>, &str)> =
@@ -350,7 +350,7 @@ fn speeds(rows: &[Row], qualities: &[Kept]) -> String {
     text
 }
 
-/// The record of the row's own run that speaks of the row's engine.
+/// Returns the quality record of the row's own run for the row's engine.
 fn quality_of<'a>(row: &Row, qualities: &'a [Kept]) -> Option<&'a QualityRecord> {
     let subject = row.subject();
     let own = |kept: &&Kept| {
@@ -359,7 +359,7 @@ fn quality_of<'a>(row: &Row, qualities: &'a [Kept]) -> Option<&'a QualityRecord>
     qualities.iter().rev().find(own).map(|kept| &kept.record)
 }
 
-/// Both verdicts of a format, in a few words: the gate as written first.
+/// Renders both verdicts of a format in a few words, the gate as written first.
 fn quality_cell(record: &QualityRecord) -> String {
     let Verdicts { as_written, after_the_same_text } = record.verdicts();
     let agreement = &record.numbers.agreement;
@@ -383,7 +383,7 @@ fn quality_cell(record: &QualityRecord) -> String {
     )
 }
 
-/// What the cards of these records' models say of such figures, a sentence each.
+/// Returns the notes of these models' cards on such figures, one sentence each.
 fn model_notes<'a>(records: impl Iterator<Item = &'a QualityRecord>) -> String {
     let mut said: Vec<String> = Vec::new();
     for record in records {
@@ -393,8 +393,8 @@ fn model_notes<'a>(records: impl Iterator<Item = &'a QualityRecord>) -> String {
     if said.is_empty() { String::new() } else { said.join(" ") + "\n\n" }
 }
 
-/// The quality records of a run: a line each, and what is not believed with the reason. Empty if
-/// there are none.
+/// Renders the quality records of a run, one line each, and the rejected records with the reason.
+/// Empty if there are none.
 fn quality_table(records: &[Kept], run_id: &str) -> String {
     let doubt = |kept: &Kept| {
         let measured = &kept.record.measured;
@@ -445,7 +445,7 @@ fn quality_name(record: &QualityRecord) -> String {
     cell(&name)
 }
 
-/// Why a record fails, and what is known less well than of others.
+/// Returns why a record fails, and which of its figures are less certain.
 fn quality_notes(record: &QualityRecord) -> Vec<String> {
     let name = quality_name(record);
     let Verdicts { as_written, after_the_same_text } = record.verdicts();
@@ -510,7 +510,7 @@ fn speed(row: &Row) -> String {
     format!("{}{star} ({least} to {most})", number(row.tok_s_median))
 }
 
-/// The README of a run's folder.
+/// Renders the README of a run's folder.
 ///
 /// # Errors
 /// A folder that cannot be read.
@@ -549,7 +549,7 @@ pub fn run_readme(folder: &RunFolder) -> Result<String, HarnessError> {
     Ok(printable(text.trim_end()).into_owned() + "\n")
 }
 
-/// A gate in words.
+/// Describes a gate in words.
 fn gate_lines(gate: &GateRecord) -> String {
     let (tokens, reference) = (&gate.checks.tokens, &gate.reference);
     let failures = gate.checks.failures(reference);

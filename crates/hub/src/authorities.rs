@@ -1,4 +1,4 @@
-//! Who may vouch for a server's certificate.
+//! The certificate authorities that servers' certificates are checked against.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -8,8 +8,8 @@ use ureq::tls::{Certificate, RootCerts};
 
 use crate::Error;
 
-/// The certificate authorities that are trusted. Where neither field is set, those of the system;
-/// on a system that has none, Mozilla's, which are built in.
+/// The trusted certificate authorities. If neither field is set, those of the system; if the system
+/// has none, Mozilla's, which are built in.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Authorities {
     /// A PEM file, from `SSL_CERT_FILE`.
@@ -22,7 +22,7 @@ impl Authorities {
     /// Reads the certificates.
     pub(crate) fn load(&self) -> Result<RootCerts, Error> {
         if self == &Self::default() {
-            // A file of the system that cannot be read takes nothing from the others.
+            // An unreadable system file does not affect the others.
             let found = load_native_certs();
             let none = found.certs.is_empty();
             return Ok(if none { RootCerts::WebPki } else { certificates(&found).into() });
@@ -41,7 +41,7 @@ impl Authorities {
     }
 }
 
-/// The certificates of a place that a variable names.
+/// Reads the certificates from a place that a variable names.
 fn at_least_one(
     variable: &'static str,
     path: &Path,

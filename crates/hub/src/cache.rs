@@ -1,4 +1,4 @@
-//! The cache on disk, in the layout that the hub's own tools read and write:
+//! The cache on disk, in the layout of the hub's own tools:
 //!
 //! ```text
 //! <cache>/models--<organisation>--<name>/blobs/<checksum>           contents
@@ -40,7 +40,7 @@ impl Cache {
         self.repo_dir().join("snapshots").join(commit)
     }
 
-    /// Whether the file is there; a link to a blob that is gone does not count.
+    /// Returns whether the file exists; a link to a missing blob does not count.
     pub fn has(&self, commit: &str, file: &str) -> bool {
         self.snapshot_dir(commit).join(file).is_file()
     }
@@ -86,8 +86,8 @@ impl Cache {
             Err(TryLockError::Error(error)) => Err(error),
         };
         match locked {
-            // Some network file systems have no locks. Two downloads at once are then possible
-            // and, as every blob is checked before it gets its name, only wasteful.
+            // Some network file systems have no locks. Two downloads at once are then possible, but
+            // only wasteful, since every blob is checked before it gets its name.
             Err(error) if error.kind() != ErrorKind::Unsupported => Err(disk(&path)(error)),
             _ => Ok(file),
         }
@@ -102,7 +102,7 @@ impl Cache {
         replace(&path, |aside| symlink(&target, aside, &self.blob(checksum)))
     }
 
-    /// The commit that a branch or tag pointed to when it was last pulled; a commit is its own.
+    /// Returns the commit that a branch or tag pointed to when last pulled; a commit is itself.
     pub fn commit_of(&self, revision: &Revision) -> Result<Option<String>, Error> {
         if revision.is_commit() {
             return Ok(Some(revision.as_str().to_owned()));
@@ -127,12 +127,12 @@ impl Cache {
     }
 }
 
-/// Makes the link `path` by a rename, so that nobody sees the name without it.
+/// Makes the link `path` by a rename, so that the name is never missing.
 fn replace(path: &Path, make: impl FnOnce(&Path) -> io::Result<()>) -> Result<(), Error> {
     static COUNT: AtomicU64 = AtomicU64::new(0);
     let count = COUNT.fetch_add(1, Ordering::Relaxed);
     let aside = path.with_file_name(format!(".{}-{count}.tmp", std::process::id()));
-    // One left over by a killed process of the same number would be in the way of a link.
+    // A file left by a killed process with the same id would prevent making the link.
     let _ = fs::remove_file(&aside);
     make(&aside).and_then(|()| fs::rename(&aside, path)).map_err(disk(path))
 }
@@ -142,7 +142,7 @@ fn symlink(target: &str, link: &Path, _: &Path) -> io::Result<()> {
     std::os::unix::fs::symlink(target, link)
 }
 
-/// Links need privileges elsewhere; the hub's tools fall back to a copy as well.
+/// On other systems links need privileges; like the hub's tools, this falls back to a copy.
 #[cfg(not(unix))]
 fn symlink(_: &str, link: &Path, blob: &Path) -> io::Result<()> {
     fs::copy(blob, link).map(drop)
@@ -156,7 +156,7 @@ pub(crate) fn create_dir(path: &Path) -> Result<(), Error> {
     fs::create_dir_all(path).map_err(disk(path))
 }
 
-/// Names the path in an error of the file system.
+/// Adds the path to an error of the file system.
 pub(crate) fn disk(path: &Path) -> impl FnOnce(io::Error) -> Error {
     let path = path.to_owned();
     move |source| Error::Disk { path, source }

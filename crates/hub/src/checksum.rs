@@ -1,4 +1,4 @@
-//! What the hub says a file must hash to.
+//! The checksum that the hub announces for a file.
 
 use monolith_files::hex;
 use sha1::Sha1;
@@ -6,7 +6,7 @@ use sha2::{Digest, Sha256};
 
 use crate::name::is_lower_hex;
 
-/// What a compressing server adds to an `ETag`.
+/// The suffixes that a compressing server adds to an `ETag`.
 const CODINGS: [&str; 5] = ["gzip", "br", "zstd", "deflate", "gz"];
 
 /// The checksum that an `ETag` names: SHA-256 or git's blob id, in hexadecimal digits.
@@ -48,7 +48,7 @@ impl Checksum {
     }
 }
 
-/// A checksum in the making.
+/// A running checksum.
 #[derive(Clone)]
 pub(crate) enum Hasher {
     Sha256(Sha256),

@@ -1,4 +1,4 @@
-//! Requests: where the token goes, which redirects are followed, what a failure means.
+//! Sends requests: decides where the token goes, which redirects to follow, what a failure means.
 
 use std::time::Duration;
 
@@ -26,17 +26,17 @@ pub(crate) struct Client {
     pub limits: Limits,
 }
 
-/// What the servers on the way to a file say about it.
+/// The answers of the servers on the way to a file.
 pub(crate) struct Head {
     /// The last answer's headers, and `X-Linked-*` of the answers before it.
     pub headers: HeaderMap,
-    /// Whether the last answer was a success, and no redirect that was not followed.
+    /// Whether the last answer was a success, not an unfollowed redirect.
     pub is_contents: bool,
-    /// Where the way led or was to lead next, if that is another server.
+    /// The other server to which the redirects led or would lead next, if any.
     pub redirect: Option<String>,
 }
 
-/// What a request is about, for its error.
+/// The subject of a request, for its error.
 #[derive(Clone, Copy)]
 pub(crate) struct Subject<'a> {
     pub repo: &'a RepoId,
@@ -51,8 +51,8 @@ impl Client {
         let config = Agent::config_builder()
             .user_agent(concat!("monolith/", env!("CARGO_PKG_VERSION")))
             .http_status_as_error(false)
-            // Followed here instead: the token must not leave the hub, and the headers of answers
-            // that redirect are needed.
+            // We follow redirects ourselves: the token must not leave the hub, and we need the
+            // headers of redirecting answers.
             .max_redirects(0)
             .timeout_resolve(silence)
             .timeout_connect(silence)
@@ -75,7 +75,7 @@ impl Client {
         &self.endpoint
     }
 
-    /// Repeats `request` until it succeeds or cannot succeed any more.
+    /// Repeats `request` until it succeeds or fails permanently.
     pub fn retrying<T>(
         &self,
         progress: &mut dyn Progress,
@@ -90,7 +90,7 @@ impl Client {
         }
     }
 
-    /// The contents of `url` from byte `start` on, wherever redirects lead. The status is one of
+    /// Requests the contents of `url` from byte `start` on, following redirects. The status is a
     /// success, or 416 if there is no such byte.
     pub fn get(
         &self,
@@ -109,9 +109,9 @@ impl Client {
         Err(too_many_redirects(&url))
     }
 
-    /// What is known about `url` without its contents. Redirects are followed, to another server
-    /// (which gets no token) only until `complete` says that the headers so far are enough: a
-    /// hub tells all about a large file in the answer that redirects to where it is stored.
+    /// Requests the headers of `url` without its contents. It follows redirects to another server
+    /// (which gets no token) only until `complete` says that the headers are enough: a hub
+    /// describes a large file completely in the answer that redirects to its storage.
     pub fn head(
         &self,
         url: &str,
@@ -124,7 +124,7 @@ impl Client {
         for _ in 0..=REDIRECTS_MAX {
             let response = self.send(Method::HEAD, &url, 0)?;
             if !self.is_hub(&url) && is_refused(&response) {
-                // Signed for GET alone, mostly: nothing more will be known.
+                // Such addresses are mostly signed for GET only: no further headers are available.
                 return Ok(Head { headers: linked, is_contents: false, redirect });
             }
             let target = self.next(&url, &response, subject)?;
@@ -140,7 +140,7 @@ impl Client {
             };
             if !self.is_hub(&target) {
                 redirect = Some(shown(&target));
-                // A checksum that came over an open line vouches for nothing.
+                // A checksum that arrived unencrypted proves nothing.
                 if complete(&headers) || is_downgrade(&url, &target) {
                     return Ok(Head { headers, is_contents: false, redirect });
                 }
@@ -171,7 +171,7 @@ impl Client {
         self.agent.run(request).map_err(|error| unanswered(url, &error))
     }
 
-    /// Where a redirect leads, or `None` if the answer is the contents.
+    /// Returns where a redirect leads, or `None` if the answer is not a redirect.
     fn next(
         &self,
         url: &str,
@@ -207,8 +207,8 @@ impl Client {
         }
         let code = header(headers, "x-error-code").unwrap_or_default();
         let may_pass = status.is_server_error() || status == StatusCode::REQUEST_TIMEOUT;
-        // A CDN refuses a signed address that has expired; the hub will give a new one. A hub
-        // that another one redirects to means what it says.
+        // A CDN refuses an expired signed address, for which the hub gives a new one. But a hub to
+        // which another hub redirects refuses permanently.
         let is_cdn = !self.is_hub(url) && code.is_empty() && subject.file.is_some();
         if may_pass || is_cdn {
             let wait = asked_pause(headers);
@@ -224,7 +224,7 @@ impl Client {
         })
     }
 
-    /// Which token a request to `url` carried.
+    /// Returns which token a request to `url` carried.
     fn token_use(&self, url: &str) -> TokenUse {
         match (&self.token, self.token_withheld) {
             (None, true) => TokenUse::Withheld,
@@ -235,7 +235,7 @@ impl Client {
     }
 }
 
-/// Whether a server of files, not a hub, refuses to answer.
+/// Returns whether a file server, not a hub, refuses to answer.
 fn is_refused(response: &Response<Body>) -> bool {
     let status = response.status();
     let passes = [StatusCode::REQUEST_TIMEOUT, StatusCode::TOO_MANY_REQUESTS].contains(&status)
@@ -243,7 +243,7 @@ fn is_refused(response: &Response<Body>) -> bool {
     status.is_client_error() && !passes && !response.headers().contains_key("x-error-code")
 }
 
-/// Whether a redirect leaves encryption.
+/// Returns whether a redirect leads from https to http.
 fn is_downgrade(from: &str, to: &str) -> bool {
     let https = |url| origin(url).is_some_and(|origin| origin.https);
     https(from) && !https(to)
@@ -271,8 +271,8 @@ fn not_found(code: &str, subject: Subject<'_>) -> Error {
     }
 }
 
-/// The pause that a server asks for, in `Retry-After` (seconds) or the `t` of `RateLimit`, which
-/// is what the hub sends. A date in `Retry-After` counts as nothing asked.
+/// Returns the pause that a server requests, in `Retry-After` (seconds) or, as the hub does, in the
+/// `t` of `RateLimit`. A date in `Retry-After` is ignored.
 fn asked_pause(headers: &HeaderMap) -> Option<Duration> {
     let after = || header(headers, RETRY_AFTER.as_str())?.trim().parse().ok();
     let reset = || {
@@ -300,7 +300,7 @@ pub(crate) fn broken(url: &str, reason: &impl ToString) -> Failure {
     Failure::Transient { error, wait: None }
 }
 
-/// A request that got no answer. A certificate will be no better next time.
+/// The error of a request without an answer. A bad certificate is not retried.
 fn unanswered(url: &str, error: &ureq::Error) -> Failure {
     let tls = match error {
         ureq::Error::Rustls(tls) => Some(tls),
@@ -308,7 +308,7 @@ fn unanswered(url: &str, error: &ureq::Error) -> Failure {
         _ => None,
     };
     let Some(rustls::Error::InvalidCertificate(bad)) = tls else { return broken(url, error) };
-    // A bad signature is that of another authority of the same name: of an older one, mostly.
+    // A bad signature is from another authority of the same name, mostly an older one.
     let unknown_authority = matches!(
         bad,
         rustls::CertificateError::UnknownIssuer | rustls::CertificateError::BadSignature

@@ -1,4 +1,4 @@
-//! One blob: download, resume, check, rename.
+//! Downloads one blob: download, resume, check, rename.
 
 use std::fs::{self, File};
 use std::io::{Read, Seek, SeekFrom, Write};
@@ -17,13 +17,13 @@ use crate::remote::RemoteFile;
 use crate::retry::{Attempts, Failure};
 use crate::{Error, Progress};
 
-/// Read and written at once.
+/// Bytes that are read and written at once.
 const CHUNK_BYTES: usize = 256 << 10;
-/// New bytes after which earlier failures no longer count: a poor connection completes in the end,
-/// and one that makes no progress is given up.
+/// New bytes after which earlier failures no longer count: a download over a poor connection
+/// completes eventually, and one without progress is given up.
 const FORGIVING_BYTES: u64 = 4 << 20;
 
-/// Puts `file` among the blobs, whole and checked, if it is not there yet.
+/// Adds `file` to the blobs, whole and checked, if it is missing.
 pub(crate) fn blob(
     client: &Client,
     cache: &Cache,
@@ -37,8 +37,8 @@ pub(crate) fn blob(
         return Ok(());
     }
     let mut partial = Partial::open(cache, file)?;
-    // A partial file of an earlier process may be damaged, so a wrong checksum costs one restart
-    // from zero. If the new download is wrong, too, then so is what the hub serves.
+    // A partial file of an earlier process may be damaged, so a wrong checksum causes one restart
+    // from zero. If the new download is wrong too, the hub serves a wrong file.
     let mut resumed = partial.len > 0;
     loop {
         receive_all(client, file, subject, &mut partial, progress)?;
@@ -56,7 +56,7 @@ pub(crate) fn blob(
     }
 }
 
-/// Requests the rest until there is none.
+/// Requests the rest until the blob is complete.
 fn receive_all(
     client: &Client,
     file: &RemoteFile,
@@ -121,7 +121,7 @@ fn receive(
     Ok(())
 }
 
-/// Whether the answer's first byte is the one asked for: `Content-Range: bytes <start>-...`.
+/// Returns whether the answer starts at the requested byte: `Content-Range: bytes <start>-...`.
 fn continues_at(response: &Response<Body>, start: u64) -> bool {
     let range = header(response.headers(), CONTENT_RANGE.as_str()).unwrap_or_default();
     let first = range.trim().strip_prefix("bytes ").and_then(|rest| rest.split('-').next());
@@ -129,7 +129,7 @@ fn continues_at(response: &Response<Body>, start: u64) -> bool {
         && first.and_then(|first| first.trim().parse().ok()) == Some(start)
 }
 
-/// A blob on its way, and the hash of what is there.
+/// A partial blob, and the hash of its bytes so far.
 struct Partial {
     path: PathBuf,
     file: File,
@@ -138,7 +138,7 @@ struct Partial {
 }
 
 impl Partial {
-    /// Opens what an earlier download left, or begins anew.
+    /// Opens the partial file of an earlier download, or starts a new one.
     fn open(cache: &Cache, remote: &RemoteFile) -> Result<Self, Error> {
         let path = cache.partial(&remote.checksum);
         if let Some(folder) = path.parent() {
@@ -212,7 +212,7 @@ impl Partial {
         Failure::Transient { error, wait: None }
     }
 
-    /// On disk for certain before it gets the name that says it is whole.
+    /// Syncs the file to the disk before it gets the name of a whole blob.
     fn finish(self, blob: &Path) -> Result<(), Error> {
         self.file.sync_all().map_err(disk(&self.path))?;
         let named = monolith_files::rename(&self.path, blob);

@@ -46,7 +46,7 @@ impl FromStr for Endpoint {
     }
 }
 
-/// What decides whether two addresses are one server: scheme, host and port.
+/// The identity of a server: scheme, host and port.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Origin {
     pub https: bool,
@@ -67,7 +67,7 @@ pub(crate) fn origin(url: &str) -> Option<Origin> {
     Some(Origin { https, host, port })
 }
 
-/// Where `location`, found in an answer of `url`, leads; `None` if to no web address.
+/// Resolves `location` from an answer of `url`; `None` if it is not a web address.
 #[must_use]
 pub fn redirect_target(url: &str, location: &str) -> Option<String> {
     let scheme_end = url.find("://")?;
@@ -86,7 +86,7 @@ pub fn redirect_target(url: &str, location: &str) -> Option<String> {
     origin(&target).is_some().then_some(target)
 }
 
-/// The server of an address, as an address: `https://host` or `https://host:port`.
+/// Returns the server of an address, as an address: `https://host` or `https://host:port`.
 pub(crate) fn server(url: &str) -> Option<String> {
     let Origin { https, host, port } = origin(url)?;
     let (scheme, usual) = if https { ("https", 443) } else { ("http", 80) };
@@ -94,8 +94,8 @@ pub(crate) fn server(url: &str) -> Option<String> {
     Some(format!("{scheme}://{host}{port}"))
 }
 
-/// The address as it may be shown: without its query, where a CDN puts a signature, and without
-/// the name and password that a redirect may hold.
+/// Returns the address for display: without its query, where a CDN puts a signature, and without
+/// the user name and password that a redirect may hold.
 pub(crate) fn shown(url: &str) -> String {
     let url = without_query(url);
     let (scheme, rest) = url.split_once("://").unwrap_or(("", url));
@@ -110,7 +110,7 @@ fn without_query(url: &str) -> &str {
     url.split(['?', '#']).next().unwrap_or_default()
 }
 
-/// Percent-encodes everything but unreserved characters, and `/` where `keep_slash`.
+/// Percent-encodes everything but unreserved characters, and `/` if `keep_slash`.
 pub(crate) fn percent_encoded(text: &str, keep_slash: bool) -> String {
     let mut encoded = String::with_capacity(text.len());
     for byte in text.bytes() {

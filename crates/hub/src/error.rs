@@ -1,12 +1,12 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Why a pull failed. Messages name the file or the repository and, where there is one, the cure.
-/// None ever contains the token or the query of a URL (where CDNs put their signatures).
+/// Why a pull failed. Messages name the file or the repository and, if there is one, the cure.
+/// No message contains the token or the query of a URL (where CDNs put their signatures).
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// A repository, revision, file or endpoint that cannot be one.
+    /// An invalid repository, revision, file or endpoint.
     #[error("{what} {text:?} is not valid: {reason}")]
     Invalid {
         /// Which kind of name.
@@ -27,7 +27,7 @@ pub enum Error {
     BadToken {
         /// The variable or file that holds it.
         place: String,
-        /// What is wrong with it; never its text.
+        /// The fault, without the token's text.
         reason: String,
     },
     /// The hub refused access (401 or 403).
@@ -70,7 +70,7 @@ pub enum Error {
         /// How long the hub asked to wait.
         retry_after: Option<Duration>,
     },
-    /// Offline, and the cache does not have it.
+    /// A file is not in the cache, and the program is offline.
     #[error(
         "offline, and {file} of {repo} at {revision} is not in {}; pull it once without \
          HF_HUB_OFFLINE, or set HF_HUB_CACHE to a cache that has it", cache.display()
@@ -85,17 +85,17 @@ pub enum Error {
         /// The cache looked in.
         cache: PathBuf,
     },
-    /// A file arrived whole and is not what the hub announced. What arrived was deleted.
+    /// A whole file does not have the announced checksum. It was deleted.
     #[error("{file}: checksum mismatch: expected {expected}, got {got}; deleted, pull again")]
     Checksum {
         /// The file.
         file: String,
         /// Checksum announced by the hub.
         expected: String,
-        /// Checksum of what arrived.
+        /// Checksum of the file that arrived.
         got: String,
     },
-    /// A file is larger than the hub announced. What arrived was deleted.
+    /// A file is larger than the hub announced. It was deleted.
     #[error("{file}: longer than the announced {size_bytes} bytes; deleted, pull again")]
     TooLong {
         /// The file.
@@ -112,17 +112,17 @@ pub enum Error {
         missing: Missing,
         /// The address that was asked, without its query.
         from: String,
-        /// Where that redirected to, if it did.
+        /// The address that it redirected to, if any.
         redirect: Option<String>,
     },
-    /// The server's certificate is not good.
+    /// The server's certificate is not valid.
     #[error("{url}: {reason}{}", certificate_cure(*.unknown_authority))]
     Certificate {
         /// The address, without its query.
         url: String,
         /// What is wrong with the certificate.
         reason: String,
-        /// Whether that is who signed it.
+        /// Whether the fault is an unknown authority.
         unknown_authority: bool,
     },
     /// `SSL_CERT_FILE` or `SSL_CERT_DIR` names something without certificates.
@@ -130,9 +130,9 @@ pub enum Error {
     Authorities {
         /// The variable.
         variable: &'static str,
-        /// What it names.
+        /// The path that it names.
         path: PathBuf,
-        /// What is wrong with that.
+        /// The fault.
         reason: String,
     },
     /// Reading or writing the cache failed.
@@ -152,14 +152,14 @@ pub enum Error {
         reason: String,
     },
     /// Data arrived too slowly, at every attempt.
-    #[error("{url}: {reason}; what arrived is kept, and the same command goes on from there")]
+    #[error("{url}: {reason}; the partial file is kept, and the same command resumes it")]
     TooSlow {
         /// The address, without its query.
         url: String,
         /// How slow.
         reason: String,
     },
-    /// A server answered with a failure of its own at every attempt.
+    /// A server answered with a server error at every attempt.
     #[error("{url}: HTTP {status}")]
     Server {
         /// The address, without its query.
@@ -167,7 +167,7 @@ pub enum Error {
         /// The status.
         status: u16,
     },
-    /// A server answered with something that makes no sense.
+    /// A server's answer makes no sense.
     #[error("{url}: unexpected answer: {reason}")]
     BadReply {
         /// The address, without its query.
@@ -180,17 +180,17 @@ pub enum Error {
 /// Which token a refused request carried.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TokenUse {
-    /// The one of the environment.
+    /// The token of the environment.
     Sent,
     /// The environment has none.
     None,
-    /// The environment has one, and `HF_HUB_DISABLE_IMPLICIT_TOKEN` keeps it back.
+    /// The environment has one, but `HF_HUB_DISABLE_IMPLICIT_TOKEN` withholds it.
     Withheld,
     /// The hub redirected to this other server, which gets no token.
     Redirected(String),
 }
 
-/// What a server did not say of a file.
+/// The information on a file that a server did not give.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Missing {
     /// A checksum. With the `ETag` that the server sent, if it sent one.

@@ -1,13 +1,13 @@
 //! Model download from a Hugging Face compatible hub, into the cache that its Python tools use.
 //!
-//! [`pull`] is the whole of it: one [`PullRequest`], one [`Settings`], a [`Snapshot`] back. Every
-//! file is checked against the hub's checksum before it gets its name, so a file is complete or
-//! absent. Offline, nothing is connected to.
+//! [`pull`] is the whole interface: it takes a [`PullRequest`] and [`Settings`], and returns a
+//! [`Snapshot`]. Every file is checked against the hub's checksum before it gets its name, so a
+//! file is complete or absent. Offline, it makes no connection.
 //!
-//! Why not the hf-hub crate: its 1.0 checks no checksum, does not retry or resume a body that
-//! breaks off, and knows nothing of `HF_HUB_OFFLINE`. It also always brings the Xet client, an
-//! async runtime and aws-lc: 230 crates where this takes 46. So: `ureq`, rustls with ring, which
-//! build with no more than a C compiler, and the cache layout that all of them share.
+//! Why not the hf-hub crate: version 1.0 checks no checksum, does not retry or resume an
+//! interrupted body, and ignores `HF_HUB_OFFLINE`. It always includes the Xet client, an async
+//! runtime and aws-lc: 230 crates instead of 46. This crate uses `ureq` and rustls with ring, which
+//! build with only a C compiler, and the common cache layout.
 
 mod authorities;
 mod cache;

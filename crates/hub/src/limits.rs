@@ -1,13 +1,13 @@
-//! How slow a connection may be.
+//! The limits for slow connections.
 
 use std::time::{Duration, Instant};
 
-/// When a connection counts as broken though it is open.
+/// When an open connection counts as broken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
     /// Longest time without a byte.
     pub silence: Duration,
-    /// Time over which the rate of a download is taken.
+    /// Window over which the rate of a download is measured.
     pub window: Duration,
     /// Least number of bytes in each window.
     pub window_bytes_min: u64,
@@ -33,7 +33,7 @@ impl Pace {
         Self { limits, since: Instant::now(), bytes: 0 }
     }
 
-    /// Counts bytes that arrived. At the end of a window with too few of them: what is wrong.
+    /// Counts arrived bytes. Returns a message at the end of a window with too few bytes.
     pub fn arrived(&mut self, bytes: usize) -> Result<(), String> {
         self.bytes += bytes as u64;
         let elapsed = self.since.elapsed();

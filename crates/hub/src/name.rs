@@ -1,11 +1,11 @@
-//! Names from outside, checked before they become part of a path or an address.
+//! Checks untrusted names before they become part of a path or an address.
 
 use std::fmt;
 use std::str::FromStr;
 
 use crate::Error;
 
-/// A repository: `organisation/name`, or `name` alone.
+/// A repository: `organisation/name`, or only `name`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct RepoId(String);
 
@@ -16,7 +16,7 @@ impl RepoId {
         &self.0
     }
 
-    /// Its folder in the cache.
+    /// The repository's folder in the cache.
     pub(crate) fn folder(&self) -> String {
         format!("models--{}", self.0.replace('/', "--"))
     }
@@ -67,7 +67,7 @@ impl Revision {
         &self.0
     }
 
-    /// Whether it names a commit, which never changes.
+    /// Returns whether this is a commit, which never changes.
     #[must_use]
     pub fn is_commit(&self) -> bool {
         is_commit(&self.0)
@@ -114,7 +114,7 @@ impl FromStr for Revision {
     }
 }
 
-/// Whether `text` is a full commit id as the hub writes them.
+/// Returns whether `text` is a full commit id as the hub writes it.
 pub(crate) fn is_commit(text: &str) -> bool {
     text.len() == 40 && is_lower_hex(text)
 }

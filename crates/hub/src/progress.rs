@@ -4,7 +4,7 @@ use crate::Error;
 
 /// Receives the progress of a pull. Every method does nothing by default; `()` reports nothing.
 pub trait Progress {
-    /// What will be downloaded; nothing of it is in the cache.
+    /// The files and bytes to download; none of them are in the cache.
     fn planned(&mut self, files: usize, bytes: u64) {
         let _ = (files, bytes);
     }

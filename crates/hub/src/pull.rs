@@ -11,27 +11,27 @@ use crate::{Error, Progress, RepoId, Revision, Settings, download, remote};
 const WEIGHTS: &str = "model.safetensors";
 const WEIGHTS_INDEX: &str = "model.safetensors.index.json";
 
-/// Which files to pull.
+/// The files to pull.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum Files {
-    /// What running a model takes, from the top folder: `config.json`, `generation_config.json`,
+    /// The files for running a model, in the top folder: `config.json`, `generation_config.json`,
     /// `tokenizer*`, `special_tokens_map.json`, `chat_template.jinja`, `*.safetensors` and
     /// `*.safetensors.index.json`. It is an error if there is no `config.json`, no `tokenizer.json`
     /// or no weights.
     #[default]
     Model,
-    /// These and no others, each by its path in the repository. It is an error if one is missing.
+    /// Only these, each by its path in the repository. It is an error if one is missing.
     Named(Vec<String>),
 }
 
 /// What to pull.
 #[derive(Debug, Clone)]
 pub struct PullRequest {
-    /// From which repository.
+    /// The repository.
     pub repo: RepoId,
-    /// At which branch, tag or commit.
+    /// The branch, tag or commit.
     pub revision: Revision,
-    /// Which of its files.
+    /// The files.
     pub files: Files,
 }
 
@@ -42,23 +42,23 @@ pub struct Snapshot {
     pub dir: PathBuf,
     /// The commit they are from.
     pub commit: String,
-    /// Their paths in the folder, sorted. Online, all that was asked for; offline, with
-    /// [`Files::Model`], all of that which the cache has.
+    /// The files' paths in the folder, sorted. Online, all requested files; offline, with
+    /// [`Files::Model`], those of them that are in the cache.
     pub files: Vec<String>,
     /// How many of them this call downloaded.
     pub downloaded: usize,
 }
 
-/// Makes sure that the files are in the cache, and says where.
+/// Makes sure that the files are in the cache, and returns their folder.
 ///
-/// Files that the cache has are not downloaded again; a commit whose [`Files::Named`] are all
-/// there takes no connection at all. A branch is looked up each time, and what the cache says of
-/// it changes only once all its files are there. With [`Settings::offline`], nothing is connected
-/// to: the files come from the cache or not at all.
+/// It does not download cached files again; a commit whose [`Files::Named`] are all cached needs no
+/// connection. A branch is looked up each time, and its entry in the cache changes only when all
+/// its files are there. With [`Settings::offline`] it makes no connection: all files must be in the
+/// cache.
 ///
 /// # Errors
-/// See [`Error`]; which one tells bad names, refusals, missing things, an offline cache without
-/// the files, a failing network, wrong contents and a failing disk apart.
+/// See [`Error`]; the variant tells apart bad names, refusals, missing files, an offline cache
+/// without the files, a failing network, wrong contents and a failing disk.
 pub fn pull(
     request: &PullRequest,
     settings: &Settings,
@@ -120,7 +120,7 @@ fn online(
     for file in files.iter().filter(|file| !cache.has(&commit, file)) {
         missing.push(remote::metadata(&client, &request.repo, &commit, file, progress)?);
     }
-    // Small files first: what a broken pull leaves then says what model it is.
+    // Small files first, so that the files of a broken pull show which model it is.
     missing.sort_by_key(|file| file.size_bytes);
 
     let to_download: Vec<_> =
@@ -142,7 +142,7 @@ fn online(
     Ok(Snapshot { dir, commit, files, downloaded })
 }
 
-/// What of a repository's files was asked for.
+/// Returns the requested files of a repository.
 fn selected(request: &PullRequest, available: Vec<String>) -> Result<Vec<String>, Error> {
     let has = |file: &str| available.iter().any(|name| name == file);
     match &request.files {
@@ -174,7 +174,7 @@ fn sorted(mut names: Vec<String>) -> Vec<String> {
 const OTHER_MODEL_FILES: [&str; 4] =
     ["config.json", "generation_config.json", "chat_template.jinja", "special_tokens_map.json"];
 
-/// Whether a file is one of [`Files::Model`]. Such a name is also safe to use as one.
+/// Returns whether a file is one of [`Files::Model`]. Such a name is also a safe file name.
 fn is_model_file(name: &str) -> bool {
     let wanted = OTHER_MODEL_FILES.contains(&name)
         || name.starts_with("tokenizer")
@@ -183,8 +183,8 @@ fn is_model_file(name: &str) -> bool {
     wanted && !name.contains('/') && check_file_name(name).is_ok()
 }
 
-/// The first file that a model cannot do without. Where the weights are in parts, those are
-/// listed in an index, which is looked for in `dir`.
+/// Returns the first required file that is missing. If the weights are sharded, the index in `dir`
+/// lists the shards.
 fn first_missing(has: impl Fn(&str) -> bool, dir: Option<&Path>) -> Option<String> {
     if let Some(name) = ["config.json", "tokenizer.json"].into_iter().find(|name| !has(name)) {
         return Some(name.to_owned());
@@ -205,7 +205,7 @@ struct WeightIndex {
     weight_map: BTreeMap<String, String>,
 }
 
-/// The files that an index names; none if it cannot be read (the model's loader reports that).
+/// Returns the files that an index names; none if it is unreadable (the model's loader reports it).
 fn weight_parts(index: &Path) -> Vec<String> {
     let text = std::fs::read_to_string(index).unwrap_or_default();
     let index = serde_json::from_str(&text);

@@ -1,4 +1,4 @@
-//! What the hub has: the files of a revision, and each file's size and checksum.
+//! Queries the hub: the files of a revision, and each file's size and checksum.
 
 use std::io::Read;
 
@@ -16,7 +16,7 @@ use crate::{Error, Missing, Progress, RepoId, Revision};
 
 /// Longest listing that is read; the hub's longest are a few megabytes.
 const LISTING_BYTES_MAX: usize = 64 << 20;
-/// Read at once.
+/// Bytes that are read at once.
 const CHUNK_BYTES: usize = 64 << 10;
 
 /// A revision's commit and the names of its files, as the hub's API lists them.
@@ -24,7 +24,7 @@ const CHUNK_BYTES: usize = 64 << 10;
 pub struct Listing {
     /// The commit, in 40 hexadecimal digits.
     pub commit: String,
-    /// Names of the files. They are not checked to be usable as such.
+    /// Names of the files, which are not checked yet.
     pub files: Vec<String>,
 }
 
@@ -32,9 +32,9 @@ impl Listing {
     /// Reads the API's answer.
     ///
     /// # Errors
-    /// What is wrong with it. The text never quotes the answer.
+    /// Describes the fault. The text never quotes the answer.
     pub fn from_json(body: &[u8]) -> Result<Self, String> {
-        // The message of a JSON error may quote the answer, so only its place is told.
+        // The message of a JSON error may quote the answer, so only its place is reported.
         let info: ModelInfo = serde_json::from_slice(body).map_err(|error| {
             let (line, column) = (error.line(), error.column());
             format!("not a model's description (line {line}, column {column})")
@@ -131,14 +131,14 @@ pub(crate) fn metadata(
     })
 }
 
-/// The checksum of what is linked to, where a large file is stored elsewhere; or the `ETag` that
-/// is none.
+/// Returns the checksum (of the linked file, if a large file is stored elsewhere), or the `ETag`
+/// that is not one.
 fn checksum(headers: &HeaderMap) -> Result<Checksum, Option<&str>> {
     let etag = header(headers, "x-linked-etag").or_else(|| header(headers, ETAG.as_str()));
     etag.and_then(Checksum::from_etag).ok_or(etag)
 }
 
-/// The file's size: not the length of a redirect's text, nor that of a compressed file.
+/// Returns the file's size, not the length of a redirect's text or of a compressed file.
 fn size_bytes(head: &Head) -> Option<u64> {
     let coding = header(&head.headers, CONTENT_ENCODING.as_str()).unwrap_or("identity");
     let is_size = head.is_contents && coding.eq_ignore_ascii_case("identity");

@@ -2,14 +2,15 @@ use std::time::Duration;
 
 use crate::Error;
 
-/// How often a failed request is repeated, and the pauses between.
+/// How often a failed request is repeated, and the pauses in between.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Retry {
     /// Requests in a row that may fail, the first included.
     pub attempts_max: u32,
     /// Pause after the first failure; it doubles with each further one.
     pub pause_min: Duration,
-    /// Longest pause. A server that asks for more is not asked again: the error says how long.
+    /// Longest pause. If a server requests a longer one, the request fails, and the error says how
+    /// long.
     pub pause_max: Duration,
 }
 
@@ -26,9 +27,9 @@ impl Default for Retry {
 /// A failed request, and whether to repeat it.
 #[derive(Debug)]
 pub(crate) enum Failure {
-    /// It would fail again.
+    /// The request would fail again.
     Final(Error),
-    /// It may succeed later. `wait` is the pause that the server asked for.
+    /// The request may succeed later. `wait` is the pause that the server requested.
     Transient { error: Error, wait: Option<Duration> },
 }
 
@@ -54,7 +55,7 @@ impl Attempts {
         self.failed = 0;
     }
 
-    /// How long to pause before the next try, or the error to give up with.
+    /// Returns how long to pause before the next try, or the final error.
     pub fn pause_after(&mut self, failure: Failure) -> Result<(Duration, Error), Error> {
         let (error, wait) = match failure {
             Failure::Final(error) => return Err(error),

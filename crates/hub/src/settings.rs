@@ -3,24 +3,24 @@ use std::path::{Path, PathBuf};
 
 use crate::{Authorities, Endpoint, Error, Limits, Retry, Token};
 
-/// Where to download from and to, and as whom.
+/// The hub, the cache and the token of a download.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// The cache: `models--*` folders lie directly in it.
+    /// The cache, which holds the `models--*` folders.
     pub cache_dir: PathBuf,
     /// The hub.
     pub endpoint: Endpoint,
     /// The token. Only the endpoint's own server receives it.
     pub token: Option<Token>,
-    /// Whether the environment has a token that `HF_HUB_DISABLE_IMPLICIT_TOKEN` keeps back.
+    /// Whether the environment has a token that `HF_HUB_DISABLE_IMPLICIT_TOKEN` withholds.
     pub token_withheld: bool,
-    /// Whether to use the cache alone, without any connection.
+    /// Whether to use only the cache, without any connection.
     pub offline: bool,
-    /// Who may vouch for a server's certificate.
+    /// The trusted certificate authorities.
     pub authorities: Authorities,
     /// How often a failed request is repeated.
     pub retry: Retry,
-    /// How slow a connection may be.
+    /// The limits for slow connections.
     pub limits: Limits,
 }
 
@@ -29,23 +29,22 @@ impl Settings {
     ///
     /// - cache: `HF_HUB_CACHE`, else `HUGGINGFACE_HUB_CACHE`, else `hub` in `HF_HOME`, else in
     ///   `huggingface` in `XDG_CACHE_HOME`, else in `~/.cache`. In each of them a `~` at the start
-    ///   is the home folder, then `$NAME` and `${NAME}` are replaced once; a name that is not set
-    ///   stays as it is;
-    /// - token: `HF_TOKEN`, else `HUGGING_FACE_HUB_TOKEN`; neither is sent where
+    ///   is the home folder, then `$NAME` and `${NAME}` are replaced once; an unset name stays;
+    /// - token: `HF_TOKEN`, else `HUGGING_FACE_HUB_TOKEN`; neither is sent if
     ///   `HF_HUB_DISABLE_IMPLICIT_TOKEN` is true;
     /// - hub: `HF_ENDPOINT`;
     /// - offline: `HF_HUB_OFFLINE`, else `TRANSFORMERS_OFFLINE`, is true;
     /// - certificate authorities: `SSL_CERT_FILE`, `SSL_CERT_DIR`, else the system's.
     ///
-    /// True is `1`, `on`, `yes` or `true`, in any case. One thing differs: a token comes from the
-    /// environment only, so the files of `HF_TOKEN_PATH` and `HF_HOME` are not read.
+    /// True is `1`, `on`, `yes` or `true`, in any case. One difference: the token comes only from
+    /// the environment, so the files of `HF_TOKEN_PATH` and `HF_HOME` are not read.
     ///
     /// `lookup` is `|name| std::env::var(name).ok()`, or a test's own table. An empty variable
     /// counts as unset.
     ///
     /// # Errors
     /// [`Error::NoCacheDir`], [`Error::Invalid`] for the endpoint or a folder of another user,
-    /// [`Error::BadToken`] if the token cannot be one.
+    /// [`Error::BadToken`] if the token is malformed.
     pub fn from_env(lookup: impl Fn(&str) -> Option<String>) -> Result<Self, Error> {
         let variable = |name: &str| lookup(name).filter(|value| !value.trim().is_empty());
         let is_true = |name: &str| variable(name).is_some_and(|value| is_true(&value));
@@ -127,7 +126,7 @@ fn expanded(value: &str, variable: &impl Fn(&str) -> Option<String>) -> Result<P
     Ok(PathBuf::from(with_variables(&text, variable)))
 }
 
-/// Python's `os.path.expandvars`: what a variable holds is not looked at again.
+/// Python's `os.path.expandvars`: a variable's value is not expanded again.
 fn with_variables(text: &str, variable: &impl Fn(&str) -> Option<String>) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;

@@ -6,7 +6,7 @@ pub struct Token(String);
 
 impl Token {
     /// Takes the token out of a variable or a file; surrounding white space is not part of it.
-    /// `None` where nothing is left, or where it could not be sent in a header.
+    /// `None` if nothing is left, or if it cannot be sent in a header.
     #[must_use]
     pub fn new(text: &str) -> Option<Self> {
         let text = text.trim();
@@ -14,7 +14,7 @@ impl Token {
         sendable.then(|| Self(text.to_owned()))
     }
 
-    /// The header value that presents it. The only way out.
+    /// Returns the header value with the token. Nothing else reveals the token.
     pub(crate) fn authorization(&self) -> String {
         format!("Bearer {}", self.0)
     }

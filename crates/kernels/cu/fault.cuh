@@ -1,10 +1,10 @@
-// Bounded waits: every spin has an end, and names itself when it gets there.
+// Bounded waits: every spin has a timeout, and reports what it waited for when it times out.
 #pragma once
 #include "ptx/clock.cuh"
 #include "ptx/memory.cuh"
 #include "shape.cuh"
 
-// What a wait is for: what the fault record says of it.
+// What a wait is for, as the fault record reports it.
 struct Wait {
   abi::WaitKind kind;
   u32 layer;
@@ -15,21 +15,21 @@ struct Wait {
   u32 expected;
 };
 
-// Spins between two looks at the clock and the abort word.
+// Number of spins between two checks of the clock and the abort word.
 constexpr u32 SPINS_PER_LOOK = 64;
 
-// Time for the victims of a failed wait to time out as well, before the cause is chosen.
+// Time for other waits to time out too, before the cause is chosen among them.
 constexpr u32 GRACE_NS = 1000000;
 
-// What a block's consumers, and its loader, waited for when they gave up. Written once, by the first
-// thread of the role that times out or sees the abort; handled when the role exits, so that the wait
-// loops stay small.
+// The waits that a block's consumers and its loader gave up. Each is written once, by the first
+// thread of the role that times out or sees the abort, and handled when the role exits, so that the
+// wait loops stay small.
 enum Role : int { CONSUMERS = 0, LOADER = 1 };
 constexpr u32 TIMED_OUT = abi::FAULT_FILLED + 1;
 
 static __shared__ abi::FaultRecord failed_waits[2];
 
-// Before the first barrier of the launch, one thread.
+// Called by one thread, before the first barrier of the launch.
 __device__ __forceinline__ void clear_failed_waits() {
   failed_waits[CONSUMERS].state = failed_waits[LOADER].state = 0;
 }
@@ -50,9 +50,9 @@ __device__ __forceinline__ void record_failed_wait(const Wait& wait, u32 seen, u
   failed.seen = seen;
 }
 
-// Whether a wait that began at `begin` has to be given up: it took longer than `times` the timeout,
-// another block has aborted, or another wait of this role was given up before (a warp meets more
-// waits on its way out). `seen` is what the word held. The role then leaves the launch.
+// Returns whether to give up a wait that began at `begin`: it took longer than `times` the timeout,
+// another block has aborted, or this role has already given up a wait (a warp meets more waits on
+// its way out). `seen` is the word's last value. The role then exits.
 __device__ __forceinline__ bool is_over(const abi::StepArgs& args, u32 begin, u32 times,
                                         const Wait& wait, u32 seen) {
   const bool aborted = ptx::load_relaxed(&args.control->abort) != 0 ||
@@ -63,10 +63,10 @@ __device__ __forceinline__ bool is_over(const abi::StepArgs& args, u32 begin, u3
   return true;
 }
 
-// ---- reporting: one thread of a role, after all threads of the role gave up
+// ---- reporting: called by one thread of a role, after all threads of the role gave up
 
-// Of waits that fail together the cause is reported, not its victims: the first wait in the order in
-// which data flows, and within a phase its weights before its values.
+// Ranks failed waits. When several waits time out together, the lowest rank is reported, as the
+// probable cause: the first wait in data-flow order, and within a phase weights before values.
 __device__ __forceinline__ u32 rank_of(const abi::FaultRecord& failed) {
   const u32 is_exchange = failed.kind == static_cast<u32>(abi::WaitKind::Exchange);
   return failed.layer << 8 | failed.phase << 1 | is_exchange;
@@ -84,8 +84,8 @@ __device__ __forceinline__ void copy_wait(abi::FaultRecord* to, const abi::Fault
   to->epoch = epoch;
 }
 
-// Tells the host what the role waited for; if that is the cause, tells every block to abort. A trap
-// would destroy the context, and device memory with it.
+// Tells the host what the role waited for; if that wait is the cause, tells every block to abort. A
+// trap would destroy the context and its device memory.
 __device__ __forceinline__ void report_failed_wait(const abi::StepArgs& args, Role role) {
   const abi::FaultRecord& failed = failed_waits[role];
   if (failed.state == 0) return;
@@ -99,7 +99,7 @@ __device__ __forceinline__ void report_failed_wait(const abi::StepArgs& args, Ro
   if (ptx::load_relaxed(&control->rank_inverted) == ~rank_of(failed)) {
     if (atomicCAS(&control->fault_claimed, 0u, 1u) == 0u) {
       copy_wait(args.fault, failed, args.epoch);
-      // Release: whoever sees the state sees the record.
+      // Release: a reader that sees the state sees the record.
       ptx::store_release_system(&args.fault->state, abi::FAULT_FILLED);
     }
     ptx::store_relaxed(&control->abort, 1u);

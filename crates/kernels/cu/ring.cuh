@@ -1,20 +1,20 @@
-// The weight ring: stages of shared memory that one lane fills with bulk copies, in the order in
-// which the consumer warps will want them, and never waiting for an activation.
+// The weight ring: stages of shared memory. One lane fills them with bulk copies, in the order in
+// which the consumer warps use them, and never waits for an activation.
 //
-// Two proxies access a stage: the bulk copy writes it in the async proxy, the consumers read it in
-// the generic proxy. By the PTX ISA's memory model, accesses in different proxies are ordered only
-// by a proxy fence along the causality path between them.
+// Two proxies access a stage: the bulk copy writes it through the async proxy, the consumers read
+// it through the generic proxy. In the PTX ISA's memory model, only a proxy fence along the
+// causality path between them orders accesses through different proxies.
 //
 //   Copy, then read. "The completion of cp.async.bulk operations is followed by an implicit
-//   generic-async proxy fence": who sees the `full` barrier's phase complete (try_wait, acquire)
-//   sees the bytes.
+//   generic-async proxy fence": a thread that sees the `full` barrier's phase complete (try_wait,
+//   acquire) sees the bytes.
 //   Read, then copy (the next round overwrites the stage). Each warp arrives on `empty` (release)
-//   after its reads, and the loader waits there (acquire); then the loader executes
-//   fence.proxy.async, which is the proxy fence on that path, in the block and the thread that issue
-//   the copy. CUTLASS's pipelines leave it out, since a read is performed before the release that
-//   follows it; the model's text does not promise that across proxies.
+//   after its reads, and the loader waits there (acquire). The loader then executes
+//   fence.proxy.async, which is the proxy fence on that path: the same thread issues the copy.
+//   CUTLASS's pipelines omit the fence, since a read is performed before the release that follows
+//   it; the memory model does not promise that across proxies.
 //
-// No thread writes a stage in the generic proxy. The barriers themselves are initialized in it:
+// No thread writes a stage through the generic proxy. The barriers are initialized through it:
 // fence.mbarrier_init makes that visible to the copies (ring_init).
 #pragma once
 #include "fault.cuh"
@@ -23,14 +23,14 @@
 #include "shape.cuh"
 #include "xray.cuh"
 
-// Place in the ring, and how often it has been round; both sides step through the same stages.
+// A position in the ring, and the parity of its round; both sides step through the same stages.
 struct RingCursor {
   int stage = 0;
   u32 parity = 0;
 
-  // The team of consumer warps that this stage belongs to. A stage belongs to one team for good,
-  // so that a team sees every round of its barriers: by parity it could not tell a round that it
-  // missed from one that is still to come.
+  // The team of consumer warps that uses this stage. A stage always belongs to the same team, so
+  // that a team sees every round of its barriers: parity alone cannot tell a missed round from a
+  // future one.
   __device__ __forceinline__ int team() const { return stage % shape::TEAMS; }
 
   __device__ __forceinline__ void advance() {
@@ -44,14 +44,14 @@ struct RingCursor {
 __device__ __forceinline__ void ring_init(Shared& shared) {
   for (int stage = 0; stage < shape::STAGES; stage++) {
     ptx::mbarrier_init(&shared.full[stage], 1);
-    // The observer of an X-ray build releases every stage as well.
+    // In X-ray builds the observer releases every stage, too.
     ptx::mbarrier_init(&shared.empty[stage], shape::TEAM_WARPS + xray::ON);
   }
   ptx::mbarrier_init_fence();
 }
 
-// Consumers: whether a stage's weights have arrived. X-ray builds use a test that never blocks, so
-// that the wait itself is recorded.
+// Consumers: returns whether a stage's weights have arrived. X-ray builds use a test that never
+// blocks, so that the wait itself is recorded.
 __device__ __forceinline__ bool is_full(Shared& shared, const RingCursor& cursor) {
   u64* full = &shared.full[cursor.stage];
   return xray::ON ? ptx::mbarrier_test(full, cursor.parity)
@@ -73,8 +73,8 @@ __device__ __forceinline__ bool wait_full(const abi::StepArgs& args, Shared& sha
   return true;
 }
 
-// Loader: whether a stage is released. The first round finds every stage empty: a barrier's phase
-// before its first has parity 1.
+// Loader: returns whether a stage is released. The first round finds every stage empty, since the
+// phase before a barrier's first one has parity 1.
 __device__ __forceinline__ bool is_empty(Shared& shared, const RingCursor& cursor) {
   u64* empty = &shared.empty[cursor.stage];
   return xray::ON ? ptx::mbarrier_test(empty, cursor.parity ^ 1u)

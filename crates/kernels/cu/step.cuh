@@ -28,20 +28,20 @@ constexpr int VOCAB = ML_VOCAB;
 
 // ---- of the kernel
 
-// Warps that compute; the loader's warp comes on top.
+// Consumer warps; one more warp loads.
 constexpr int CONSUMER_WARPS = ML_CONSUMER_WARPS;
-// Teams of consumer warps. A stage is multiplied by one team of warps, the next stage by
-// the next team: fewer warps pay what a stage costs besides its fragments (the wait, the
-// release). In bf16 with all 16 warps at every stage that was 250 ns of issue a stage on
-// an H200. FP8 is fastest with one team (notes/fp8.md).
+// Teams of consumer warps. One team multiplies a stage, the next team the next stage:
+// fewer warps pay a stage's fixed cost (the wait, the release). With all 16 warps at every
+// bf16 stage, that cost was 250 ns of issue per stage on an H200. FP8 is fastest with one
+// team (notes/fp8.md).
 constexpr int TEAMS = ML_TEAMS;
 // Stages of the ring.
 constexpr int STAGES = ML_STAGES;
 // Bytes of a stage.
 constexpr int STAGE_BYTES = ML_STAGE_BYTES;
-// Positions of the KV cache that are dealt to a split at a time.
+// Positions of the KV cache in a chunk; chunks go to the splits round-robin.
 constexpr int KV_CHUNK = ML_KV_CHUNK;
-// Splits of the positions of a head (split-KV); 0 where attention is not split.
+// Number of splits of a head's KV range (split-KV); 0 if attention is not split.
 constexpr int KV_SPLITS = ML_KV_SPLITS;
 // Positions whose keys and values a warp loads before it uses the first.
 constexpr int KV_AHEAD = ML_KV_AHEAD;
@@ -54,7 +54,7 @@ constexpr int XRAY = ML_XRAY;
 constexpr int TILE_ROWS = 16;
 // The largest number of blocks of a launch.
 constexpr int BLOCKS_MAX = 256;
-// Tiles whose products are summed over the warps together: one barrier a batch.
+// Tiles whose products are summed over the warps together: one barrier per batch.
 constexpr int BATCH_TILES = 8;
 // Parts of the activation: hi + mid + lo in bf16 keep 24 bits of the fp32 value.
 constexpr int PARTS = 3;
@@ -72,8 +72,7 @@ constexpr int GATE_UP_DIM = 2 * INTERMEDIATE;
 constexpr int WIDEST = larger(larger(HIDDEN, INTERMEDIATE), Q_DIM);
 // Values of the query heads of a KV head.
 constexpr int GROUP_DIM = GROUP_HEADS * HEAD_DIM;
-// Values of a tile of gate and up: eight rows of gate and the eight rows of up that go
-// with them.
+// Values of a tile of gate and up: eight rows of gate and the matching eight rows of up.
 constexpr int GATE_ROWS = TILE_ROWS / 2;
 // Threads that compute.
 constexpr int CONSUMERS = 32 * CONSUMER_WARPS;
@@ -99,7 +98,7 @@ constexpr int GATE_UP_SLOT = O_PROJ_SLOT + HIDDEN;
 constexpr int DOWN_SLOT = GATE_UP_SLOT + INTERMEDIATE;
 // From one layer's slots to the next.
 constexpr int LAYER_UNITS = DOWN_SLOT + HIDDEN;
-// Of each query head and split: the unnormalized output, the largest score, the sum of
+// For each query head and split: the unnormalized output, the largest score, the sum of
 // weights.
 constexpr int PARTIAL_UNITS = HEAD_DIM + 2;
 // From one layer's partial results to the next.
@@ -108,9 +107,9 @@ constexpr int LAYER_PARTIALS = HEADS * KV_SPLITS * PARTIAL_UNITS;
 constexpr u64 PARTIALS_BASE = u64(LAYERS) * u64(LAYER_UNITS);
 // Where the final slots begin.
 constexpr u64 FINAL_BASE = u64(PARTIALS_BASE) + u64(LAYERS) * u64(LAYER_PARTIALS);
-// Units of a final slot: two a block, its largest logit and the logit's row.
+// Units of a final slot: two per block, its largest logit and the logit's row.
 constexpr u64 FINAL_UNITS = 2 * u64(BLOCKS_MAX);
-// Units of all slots; the final slot exists twice, by the step's parity.
+// Units of all slots. The final slot has two copies, used by the parity of the step.
 constexpr u64 SLOT_UNITS = u64(FINAL_BASE) + 2 * u64(FINAL_UNITS);
 // Rows of 16-bit words that the activation takes: its parts, and a row of zeros.
 constexpr int X_ROWS = PARTS + 1;
@@ -118,8 +117,9 @@ constexpr int X_ROWS = PARTS + 1;
 constexpr int ATTENTION_ROWS = GROUP_HEADS + 2;
 // Rows of a batch of tiles.
 constexpr int BATCH_ROWS = BATCH_TILES * TILE_ROWS;
-// From one part of the activation to the next: the parts' rows begin eight banks apart, so
-// that the lanes of a warp, which read 8 bytes each of four rows, meet in no bank.
+// Stride from one part of the activation to the next: the parts' rows begin eight banks
+// apart, so that the lanes of a warp, which read 8 bytes each from four rows, have no bank
+// conflict.
 constexpr int X_STRIDE = WIDEST + 16;
 
 // ---- who owns what
@@ -139,12 +139,12 @@ __host__ __device__ constexpr u32 owner_of_piece(u32 piece, u32 blocks, u32 piec
   return ((piece + 1) * blocks - 1) / pieces;
 }
 
-// Splits that have any of the first `positions` positions: they are the first ones.
+// Number of splits that have any of the first `positions` positions: always the first splits.
 __host__ __device__ constexpr u32 active_splits(u32 positions, u32 kv_chunk, u32 kv_splits) {
   return smaller((positions + kv_chunk - 1) / kv_chunk, kv_splits);
 }
 
-// The split that a position is dealt to: chunks are dealt to the splits in turn.
+// The split of a position: chunks of positions go to the splits round-robin.
 __host__ __device__ constexpr u32 split_of(u32 position, u32 kv_chunk, u32 kv_splits) {
   return position / kv_chunk % kv_splits;
 }
@@ -166,7 +166,8 @@ __host__ __device__ constexpr int split_of_unit(int unit, int kv_heads) {
 }
 
 // The first query head whose splits a block combines; it takes every `blocks`-th from there.
-// Counted from the last block backwards: those have no positions until the context is long.
+// Counts backwards from the last block: the last blocks have no positions until the context
+// is long.
 __host__ __device__ constexpr u32 first_combined(u32 block, u32 blocks) {
   return blocks - 1 - block;
 }
@@ -175,7 +176,7 @@ __host__ __device__ constexpr u32 first_combined(u32 block, u32 blocks) {
 
 // ---- the phases that are matrix-vector products (matvecs)
 
-// The epilogue: what becomes of a matvec's sums.
+// The epilogue: what is done with a matvec's sums.
 enum class Epilogue : u32 {
   Scale = 0,
   Residual = 1,
@@ -185,14 +186,14 @@ enum class Epilogue : u32 {
 
 struct PhaseRow {
   abi::Phase phase;
-  // The gathered activation: from which phase, where its slot is, how wide, normed or not.
+  // The gathered activation: its phase, slot and width, and whether it is normed.
   abi::Phase from;
   int from_slot;
   int columns;
   bool normed;
-  // Which copy of the residual stream a normed activation is kept in, or which is added.
+  // The copy of the residual stream that keeps a normed activation, or is added.
   int residual;
-  // Rows of the matrix, and the slot that the output is published to.
+  // The matvec's rows, and the slot of its output.
   int rows;
   int to_slot;
   Epilogue epilogue;
@@ -214,28 +215,28 @@ __device__ constexpr PhaseRow HEAD_ROW = {
     abi::Phase::LmHead, abi::Phase::Down, shape::DOWN_SLOT, shape::HIDDEN, true,
     0, shape::VOCAB, 0, Epilogue::Logits};
 
-// Matvecs of a layer; the LM head counts as the first of the layer after the last.
+// Matvecs per layer; the LM head counts as the first matvec of one more layer.
 constexpr u32 LAYER_MATVECS = 4;
 
 // A block's shared memory.
 struct Shared {
-  // Stages of packed weights; written by bulk copies alone.
+  // Stages of packed weights; only bulk copies write them.
   alignas(128) u8 ring[shape::STAGES][shape::STAGE_BYTES];
-  // The activation of the running matvec, in parts; and a row of zeros (activation.cuh).
+  // The activation of the running matvec, in parts, and a row of zeros (activation.cuh).
   alignas(16) u16 x[shape::X_ROWS][shape::X_STRIDE];
-  // The residual stream as it was before attention, and before the MLP.
+  // The residual stream before attention and before the MLP.
   alignas(16) float residual[2][shape::HIDDEN];
-  // Sums of each warp over its share of the columns; two batches in turn.
+  // Sums of each warp over its part of the columns; two batches, used alternately.
   alignas(16) float sums[2][shape::CONSUMER_WARPS][shape::BATCH_ROWS];
   // Attention: the group's query heads, then the key, then the value.
   alignas(16) float heads[shape::ATTENTION_ROWS][shape::HEAD_DIM];
-  // Attention: the newest position's key and value, as they go to the cache; 4 elements a lane.
+  // Attention: the newest position's key and value, as in the cache; 4 elements per lane.
   uint2 newest[2][32];
   // Attention: each warp's largest score.
   float warp_largest[shape::CONSUMER_WARPS];
   // Attention: each warp's sum of weights.
   float warp_weights[shape::CONSUMER_WARPS];
-  // LM head: the largest logit of each thread that takes rows.
+  // LM head: the largest logit of each thread that has rows.
   float thread_logit[shape::BATCH_ROWS];
   // LM head: the row of that logit.
   u32 thread_row[shape::BATCH_ROWS];

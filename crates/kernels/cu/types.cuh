@@ -1,4 +1,4 @@
-// Integer names without a header: NVRTC carries none.
+// Integer types without a header: NVRTC has no headers.
 #pragma once
 
 using u8 = unsigned char;

@@ -1,19 +1,19 @@
-// The X-ray: clock readings of what a block does and waits for, written to global memory and read by
-// the host after the step. In builds with ML_XRAY 0 every call is empty, and the machine code is
-// that of sources without the calls. A test checks this; for it, each call stands on lines of its
-// own that begin with `xray::`.
+// The X-ray: clock readings of a block's work and waits, written to global memory and read by the
+// host after the step. In builds with ML_XRAY 0 every call is empty, and the machine code equals
+// that of sources without the calls. A test checks this by removing the calls, so each call is on
+// separate lines that begin with `xray::`.
 //
 // Three roles of a block are recorded:
 //
-//   consumers       thread 0 speaks for them: it notes each moment, and the watcher, a lane in a
-//                   warp of its own, reads the clock when it sees the note (roles/watcher.cuh)
+//   consumers       thread 0 represents them: it notes each moment, and the watcher, a lane in a
+//                   separate warp, reads the clock when it sees the note (roles/watcher.cuh)
 //   loader lane     records when it looked for a free stage, and when it issued the copy
-//   weight stream   the observer, a lane in another warp, sees every copy arrive; and it takes
-//                   anchors
+//   weight stream   the observer, a lane in another warp, records when every copy arrives, and
+//                   takes anchors
 //
 // The consumers are the critical path: there, a note is one store to shared memory that waits for
-// nothing. Reading the clock there, and storing it, cost 2% of a token on an H200 (notes/xray.md).
-// The host knows what a note means.
+// nothing. Reading and storing the clock there cost 2% of a token on an H200 (notes/xray.md). The
+// host decodes the notes.
 #pragma once
 #include "ptx/clock.cuh"
 #include "ptx/memory.cuh"
@@ -35,7 +35,7 @@ constexpr u32 COPIES_AT = __builtin_offsetof(abi::XrayBlock, copies);
 constexpr u32 ARRIVALS_AT = __builtin_offsetof(abi::XrayBlock, arrivals);
 constexpr u32 ANCHORS_AT = __builtin_offsetof(abi::XrayBlock, anchors);
 
-// A role's records so far. Records beyond the buffer's end are counted, not stored.
+// A role's records so far. Records beyond the buffer's end are counted but not stored.
 template <u32 AT, u32 ROOM, class Record>
 struct Log {
   // The block's buffers; null if the step is not recorded.
@@ -57,14 +57,14 @@ struct Log {
 
 // ---- the consumers
 
-// Notes that can wait for the watcher at a time. It looks every few dozen clocks.
+// Capacity for notes that the watcher has not read yet. It looks every few dozen clocks.
 constexpr u32 NOTES = 128;
 
 struct alignas(4 * NOTES) Words {
-  // From thread 0 to the watcher: a moment, and which above it. Zero: not written yet.
+  // From thread 0 to the watcher: a moment, and `which` in the bits above. Zero: not written yet.
   u32 notes[NOTES];
-  // The last units that any thread had to poll: the low half of their address. Whoever saw the last
-  // ones wrote last.
+  // The low half of the address of the last units that any thread had to poll. The thread that saw
+  // the last units wrote last.
   u32 last;
   // Clock at the beginning of the launch.
   u32 begin;
@@ -92,7 +92,7 @@ __device__ __forceinline__ void note(Notes& log, abi::Moment moment, u32 which =
   log.at = (log.at & ~WITHIN) | ((log.at + 4) & WITHIN);
 }
 
-// After the first barrier of the launch.
+// Called after the first barrier of the launch.
 __device__ __forceinline__ void begun(Notes& log) {
   if (!ON) return;
   log.at = ptx::shared_address(words.notes);
@@ -107,8 +107,8 @@ __device__ __forceinline__ void begin_polls(Notes& log) {
 }
 
 // Called by every thread for every pair of units that it had to poll. A thread waits for its pairs
-// one after the other: a later pair that is there at its first poll came while an earlier one was
-// waited for, so it is not the last.
+// one after another: a later pair that is there at its first poll arrived during the wait for an
+// earlier one, so it is not the last.
 __device__ __forceinline__ void saw(Notes& log, const u64* units, u32 polls) {
   if (!ON) return;
   const bool is_last = polls > 1 || !log.has_waited;
@@ -116,7 +116,7 @@ __device__ __forceinline__ void saw(Notes& log, const u64* units, u32 polls) {
   ptx::store_shared_if(is_last, log.last, u32(reinterpret_cast<u64>(units)));
 }
 
-// Before the first barrier of the launch.
+// Called before the first barrier of the launch.
 __device__ __forceinline__ void begin() {
   if constexpr (ON) {
     for (u32 at = threadIdx.x; at < NOTES; at += blockDim.x) words.notes[at] = 0;
@@ -129,8 +129,8 @@ __device__ __forceinline__ void begin() {
 
 // ---- the loader
 
-// A copy: when the loader looked for a free stage in vain (0: it was there), when it issued the
-// copy; kind, phase, layer, and in units of 16 bytes its size. The last record is of no copy.
+// A copy's record: when the loader first found no free stage (0: one was free), when it issued the
+// copy; kind, phase, layer, and the size in units of 16 bytes. The last record stands for no copy.
 using Copy = uint4;
 using Copies = Log<COPIES_AT, abi::XRAY_COPIES, Copy>;
 
@@ -149,19 +149,19 @@ struct Stamps {
   }
 };
 
-// A stage is not released yet.
+// Called if the next stage is not released yet.
 __device__ __forceinline__ void waits_for_stage(Stamps& stamps) {
   if (!ON) return;
   stamps.looked = ptx::clock32() | 1u;
 }
 
-// A copy is about to be issued.
+// Called before a copy is issued.
 __device__ __forceinline__ void issue(Stamps& stamps, u32 bytes, abi::Phase phase, u32 layer) {
   if (!ON) return;
   stamps.put(abi::EventKind::Work, phase, layer, bytes / 16);
 }
 
-// All are issued.
+// Called after the last copy is issued.
 __device__ __forceinline__ void loader_ends(Stamps& stamps) {
   if (!ON) return;
   const u32 copies = stamps.log.count;

@@ -10,11 +10,11 @@ use std::str::FromStr;
 /// What is known of an architecture: everything that differs between GPUs is in its row.
 #[derive(Debug)]
 pub struct ArchRow {
-    /// The compiler's name for it. The `a` means: features of exactly this one are used.
+    /// The compiler's name for it. The `a` means that the kernels use features of exactly this one.
     pub name: &'static str,
     /// Compute capability, major times ten plus minor.
     pub capability: u32,
-    /// Bytes of shared memory that one block can have, static and dynamic together.
+    /// The most bytes of shared memory of a block, static and dynamic together.
     pub shared_bytes_max: u32,
     /// Whether it converts E2M1 (the codes of NVFP4) by an instruction.
     pub has_e2m1: bool,
@@ -34,8 +34,8 @@ const SM_90A: ArchRow = ArchRow {
     has_e2m1: false,
     tuning: |variant| Tuning {
         consumer_warps: 16,
-        // Weights of half the size: a tile of 1,024 columns is one stage, and all warps take part in
-        // it. With four teams a token took 551 us on an H200, with two 543, with one 537
+        // Weights of half the size: a tile of 1,024 columns is one stage, and all warps multiply
+        // it. On an H200 a token took 551 us with four teams, 543 us with two, 537 us with one
         // (notes/fp8.md).
         teams: if variant.format == WeightFormat::Fp8 { 1 } else { 4 },
         stages: 8,
@@ -43,7 +43,8 @@ const SM_90A: ArchRow = ArchRow {
     },
 };
 
-/// RTX 5090 and its family. 16 consumer warps leave a thread 96 registers, with which ptxas spills.
+/// RTX 5090 and its family. With 16 consumer warps, a thread has 96 registers, with which ptxas
+/// spills.
 const SM_120A: ArchRow = ArchRow {
     name: "sm_120a",
     capability: 120,
@@ -62,18 +63,18 @@ const fn plain(variant: &Variant) -> Tuning {
         stage_bytes: 16_384,
         kv_chunk: 64,
         kv_splits: 16,
-        // The matvec of a head of another format is a second piece of code, and with three positions
-        // ahead the recording build would spill on sm_90a.
+        // The matvec of a head of another format is a second piece of code; with three positions
+        // loaded ahead, the recording build would spill on sm_90a.
         kv_ahead: if one_format { 3 } else { 2 },
         xray: 0,
     }
 }
 
-/// Registers of a multiprocessor's quarter; a warp lives in one quarter.
+/// Registers of a multiprocessor's quarter (partition); a warp runs in one quarter.
 const QUARTER_REGISTERS: u32 = 65_536 / QUARTERS;
 const QUARTERS: u32 = 4;
 const WARP_THREADS: u32 = 32;
-/// Registers are given to a warp in units of eight a thread.
+/// Registers are allocated to a warp in units of eight per thread.
 const REGISTER_UNIT: u32 = 8;
 const REGISTERS_MAX: u32 = 255;
 
@@ -91,33 +92,33 @@ impl Arch {
         Arch(row)
     }
 
-    /// The compiler's name for it.
+    /// Returns the compiler's name for the architecture.
     pub const fn name(self) -> &'static str {
         self.0.name
     }
 
-    /// Compute capability, major times ten plus minor.
+    /// Returns the compute capability, major times ten plus minor.
     pub const fn capability(self) -> u32 {
         self.0.capability
     }
 
-    /// Bytes of shared memory that one block can have, static and dynamic together.
+    /// Returns the most bytes of shared memory of a block, static and dynamic together.
     pub const fn shared_bytes_max(self) -> u32 {
         self.0.shared_bytes_max
     }
 
-    /// Whether it converts E2M1 (the codes of NVFP4) by an instruction.
+    /// Returns whether the architecture has an instruction that converts E2M1 (the codes of NVFP4).
     pub const fn has_e2m1(self) -> bool {
         self.0.has_e2m1
     }
 
-    /// The numbers that a variant runs with.
+    /// Returns the numbers that a variant runs with.
     pub fn tuning(self, variant: &Variant) -> Tuning {
         Tuning { xray: usize::from(variant.xray), ..(self.0.tuning)(variant) }
     }
 
-    /// Registers a thread may use so that a block of so many threads fits a multiprocessor: warps
-    /// are dealt to four quarters, so the fullest quarter decides.
+    /// Returns the most registers per thread with which a block of `threads` fits a multiprocessor.
+    /// Warps are distributed over four quarters, so the fullest quarter decides.
     pub const fn registers_max(self, threads: u32) -> u32 {
         let warps = threads.div_ceil(WARP_THREADS).div_ceil(QUARTERS);
         if warps == 0 {
@@ -127,7 +128,7 @@ impl Arch {
         if fit < REGISTERS_MAX { fit } else { REGISTERS_MAX }
     }
 
-    /// The architecture to load for a GPU of this compute capability; `gpu` is its name.
+    /// Returns the architecture to load for a GPU of this compute capability; `gpu` is its name.
     ///
     /// # Errors
     /// There is no kernel for this GPU.
@@ -193,7 +194,7 @@ mod tests {
 
     #[test]
     fn the_fullest_quarter_limits_the_registers() {
-        // What the compiler itself writes as the limit for blocks of these sizes.
+        // The compiler's own limits for blocks of these sizes.
         for (threads, registers) in [(32, 255), (256, 255), (512, 128), (544, 96), (1024, 64)] {
             assert_eq!(Arch::SM_90A.registers_max(threads), registers, "{threads} threads");
         }

@@ -1,4 +1,4 @@
-//! A folder of compiled kernels with its manifest: what a release build embeds.
+//! A folder of compiled kernels with a manifest, which a release build embeds.
 
 use crate::nvrtc::{Nvrtc, Search};
 use crate::source::{Sources, options, sha256};
@@ -15,7 +15,7 @@ pub const MANIFEST: &str = "manifest.json";
 /// The kernels of a folder.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub struct Manifest {
-    /// One row a file.
+    /// One row per file.
     pub kernels: Vec<Row>,
 }
 
@@ -30,20 +30,20 @@ pub struct Row {
     pub variant: String,
     /// The architecture.
     pub arch: String,
-    /// The shape, as [`Shape`] prints.
+    /// The shape, as [`Shape`] displays it.
     pub shape: String,
     /// The compiler's version.
     pub compiler: String,
-    /// The file's own hash.
+    /// The hash of the file.
     pub sha256: String,
 }
 
-/// A kernel just compiled.
+/// A newly compiled kernel.
 #[derive(Debug)]
 pub struct Built {
     /// Its row in the manifest.
     pub row: Row,
-    /// What the cubin says of itself.
+    /// The facts that the cubin states.
     pub info: CubinInfo,
     /// The compiler's warnings.
     pub log: String,
@@ -51,11 +51,11 @@ pub struct Built {
     pub took: Duration,
 }
 
-/// Told which kernel is compiled next, how many are compiled, and of how many.
+/// Callback for progress: the next kernel, how many are compiled, and the total.
 pub type Progress<'a> = dyn FnMut(&str, usize, usize) + 'a;
 
 /// Compiles every row of the variant table for these architectures and shapes into a folder, with
-/// a manifest. Needs NVRTC, and no GPU. Nothing is written before everything is compiled.
+/// a manifest. Needs NVRTC, but no GPU. Writes nothing before everything is compiled.
 ///
 /// # Errors
 /// NVRTC is not found, the sources do not compile, or a file cannot be written.
@@ -68,10 +68,10 @@ pub fn kernels_build(
     build(&Sources::ours(), &Search::from_env(), archs, shapes, out, progress)
 }
 
-/// [`kernels_build`] of any sources, by any compiler.
+/// [`kernels_build`] with given sources and compiler.
 ///
 /// # Errors
-/// See there.
+/// Those of [`kernels_build`].
 pub fn build(
     sources: &Sources,
     search: &Search,
@@ -111,7 +111,7 @@ pub fn build(
     Ok(built)
 }
 
-/// Replaces what an earlier build wrote.
+/// Writes the files and replaces those of an earlier build.
 fn write(built: &[Built], cubins: &[Vec<u8>], out: &Path) -> Result<(), KernelError> {
     fs::create_dir_all(out).map_err(KernelError::io(out))?;
     remove_old(out);
@@ -124,7 +124,7 @@ fn write(built: &[Built], cubins: &[Vec<u8>], out: &Path) -> Result<(), KernelEr
     replace(&out.join(MANIFEST), format!("{text}\n").as_bytes())
 }
 
-/// Removes what an earlier build left, by its manifest, and nothing else.
+/// Removes the files that an earlier build's manifest names, and nothing else.
 fn remove_old(out: &Path) {
     let manifest = out.join(MANIFEST);
     let Ok(text) = fs::read(&manifest) else { return };

@@ -1,7 +1,7 @@
-//! The user's cache of compiled kernels: one file a key and compiler version.
+//! The user's cache of compiled kernels: one file per key and compiler version.
 //!
 //! An entry is the cubin, then its sha256, then a magic word. ELF readers and NVIDIA's tools ignore
-//! the tail; an entry with a wrong tail counts as missing, and is compiled again.
+//! the tail. An entry with a wrong tail counts as missing, so it is compiled again.
 
 use crate::KernelError;
 use crate::bundle::replace;
@@ -19,13 +19,13 @@ pub struct Cache {
 }
 
 impl Cache {
-    /// The cache in this folder, which need not exist yet.
+    /// Returns the cache in this folder, which need not exist yet.
     pub fn new(folder: impl Into<PathBuf>) -> Cache {
         Cache { folder: folder.into() }
     }
 
-    /// `kernels` in the folder that `MONOLITH_CACHE` names, else in `monolith` in the user's cache
-    /// folder; `None` where there is neither.
+    /// Returns the cache in `kernels` in the folder that `MONOLITH_CACHE` names, or else in
+    /// `monolith` in the user's cache folder; `None` if there is neither.
     pub fn from_env() -> Option<Cache> {
         let named = std::env::var_os("MONOLITH_CACHE").filter(|folder| !folder.is_empty());
         let folder = match named {
@@ -35,17 +35,17 @@ impl Cache {
         Some(Cache::new(folder.join("kernels")))
     }
 
-    /// The path of the kernel with this key, made by this compiler.
+    /// Returns the path of the kernel with this key, compiled by this compiler.
     pub fn path(&self, key: &str, compiler: &str) -> PathBuf {
         self.folder.join(format!("{key}-{compiler}.cubin"))
     }
 
-    /// The whole kernel, or `None` where there is none or a damaged one.
+    /// Reads the kernel, or returns `None` if it is missing or damaged.
     pub fn get(&self, key: &str, compiler: &str) -> Option<(PathBuf, Vec<u8>)> {
         read(self.path(key, compiler))
     }
 
-    /// The kernel of this key by whatever compiler, the newest name first.
+    /// Reads the kernel with this key from any compiler, the highest file name first.
     pub fn get_any(&self, key: &str) -> Option<(PathBuf, Vec<u8>)> {
         let entries = fs::read_dir(&self.folder).ok()?;
         let mut paths: Vec<PathBuf> =
@@ -55,7 +55,7 @@ impl Cache {
         paths.into_iter().rev().find_map(read)
     }
 
-    /// Keeps the kernel.
+    /// Writes the kernel to the cache.
     ///
     /// # Errors
     /// The folder or the file cannot be written.

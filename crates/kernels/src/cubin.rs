@@ -6,21 +6,21 @@ use object::read::elf::{ElfFile64, ElfSymbol64, FileHeader, Sym};
 use object::{Endianness, Object, ObjectSection, ObjectSymbol};
 use std::collections::BTreeMap;
 
-/// The constant in which the sources say how much dynamic shared memory a launch must give.
+/// The constant in which the sources state the dynamic shared memory of a launch.
 pub const SHARED_BYTES: &str = "monolith_shared_bytes";
-/// The constant in which the sources say how many threads a block has.
+/// The constant in which the sources state the threads of a block.
 pub const THREADS: &str = "monolith_threads";
-/// What the sources tell the host lies in constants of such names.
+/// Prefix of the constants by which the sources tell the host facts.
 const CONSTANT_PREFIX: &str = "monolith_";
 
 /// ELF's number for CUDA.
 const MACHINE_CUDA: u16 = EM_CUDA.0;
-/// From this version on, the header's flags hold the architecture in their second byte.
+/// From this version on, the second byte of the header's flags is the architecture.
 const ABI_VERSION_SECOND_BYTE: u8 = 8;
-/// What the system takes of every block's shared memory; it is no part of a block's limit.
+/// Shared memory that the system reserves in every block; it does not count towards the limit.
 const RESERVED_SHARED_BYTES: u64 = 1024;
 
-/// In a symbol's `st_other`: the host can launch it.
+/// In a symbol's `st_other`: the host can launch this function.
 const OTHER_ENTRY: u8 = 0x10;
 
 /// Attributes of `.nv.info`: a function's index in the symbol table, then a number.
@@ -29,39 +29,39 @@ const ATTRIBUTE_FRAME_BYTES: u8 = 0x11;
 const ATTRIBUTE_STACK_BYTES: u8 = 0x12;
 /// Attribute of `.nv.info.<kernel>`: threads of a block, in three dimensions.
 const ATTRIBUTE_THREADS_MAX: u8 = 0x05;
-/// The format of an attribute that carries its length.
+/// The format of an attribute that states its length.
 const FORMAT_SIZED: u8 = 0x04;
 
-/// What a cubin says of itself.
+/// The facts that a cubin states.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CubinInfo {
     /// Compute capability, major times ten plus minor.
     pub capability: u32,
-    /// Its kernels and the functions that they call, by name.
+    /// The kernels and the functions that they call, by name.
     pub functions: Vec<Function>,
-    /// What the sources tell the host: `extern "C" __device__ const` numbers of 32 or 64 bits
-    /// whose names begin with `monolith_`.
+    /// The facts that the sources tell the host: `extern "C" __device__ const` numbers of 32 or 64
+    /// bits whose names begin with `monolith_`.
     pub constants: BTreeMap<String, u64>,
     /// The compiler's version: `13.0.88`.
     pub compiler: Option<String>,
 }
 
-/// A kernel, or a function that one calls.
+/// A kernel, or a function that a kernel calls.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Function {
     /// Its name.
     pub name: String,
     /// Whether the host can launch it.
     pub is_kernel: bool,
-    /// Registers of a thread.
+    /// Registers per thread.
     pub registers: u32,
     /// Local memory of its frame: arrays that are indexed at run time, and spills.
     pub frame_bytes: u32,
-    /// The least stack that it needs, with what it calls.
+    /// Minimum stack, including the functions that it calls.
     pub stack_bytes: u32,
-    /// Shared memory that is declared with its size; the system's kilobyte does not count.
+    /// Static shared memory, without the kilobyte that the system reserves.
     pub static_shared_bytes: u32,
-    /// Threads of a block at most, where the sources bound them.
+    /// Most threads of a block, if the sources bound them.
     pub threads_max: Option<u32>,
     /// Bytes of machine code.
     pub code_bytes: u64,
@@ -73,7 +73,7 @@ impl CubinInfo {
     /// Reads a cubin.
     ///
     /// # Errors
-    /// It is no ELF file for CUDA.
+    /// The file is not an ELF file for CUDA.
     pub fn read(bytes: &[u8]) -> Result<CubinInfo, KernelError> {
         let elf = Elf::parse(bytes).map_err(|error| KernelError::cubin(error.to_string()))?;
         let header = elf.elf_header();
@@ -99,23 +99,23 @@ impl CubinInfo {
         })
     }
 
-    /// A number that the sources tell the host.
+    /// Returns a number that the sources tell the host.
     ///
     /// # Errors
-    /// They do not; the error names it.
+    /// The sources have no such constant; the error names it.
     pub fn constant(&self, name: &str) -> Result<u64, KernelError> {
         let value = self.constants.get(name).copied();
         value.ok_or_else(|| KernelError::cubin(format!("it has no constant {name}")))
     }
 
-    /// Shared memory of a launch of the kernel: what it declares with its size, and what the
-    /// sources tell the host to give it.
+    /// Returns the shared memory of a launch of the kernel: its static size, and the dynamic size
+    /// that the sources tell the host.
     pub fn shared_bytes(&self, kernel: &str) -> u64 {
         let declared = self.kernel(kernel).map_or(0, |kernel| kernel.static_shared_bytes);
         self.constants.get(SHARED_BYTES).copied().unwrap_or(0).saturating_add(declared.into())
     }
 
-    /// The kernel of this name.
+    /// Returns the kernel of this name.
     pub fn kernel(&self, name: &str) -> Option<&Function> {
         self.functions.iter().find(|function| function.is_kernel && function.name == name)
     }
@@ -127,7 +127,7 @@ fn capability(header: &FileHeader64<Endianness>, endian: Endianness) -> u32 {
     if second { flags >> 8 & 0xff } else { flags & 0xff }
 }
 
-/// The functions by their index in the symbol table, with what sections say of them.
+/// Returns the functions by their index in the symbol table, with the facts from the sections.
 fn functions(elf: &Elf) -> BTreeMap<u32, Function> {
     let mut found = BTreeMap::new();
     for symbol in elf.symbols() {
@@ -169,7 +169,7 @@ fn static_shared_bytes(elf: &Elf, kernel: &str) -> u32 {
     u32::try_from(bytes.saturating_sub(RESERVED_SHARED_BYTES)).unwrap_or(u32::MAX)
 }
 
-/// The attributes that carry their length: number and content.
+/// Returns the attributes that state their length: number and content.
 fn attributes(mut rest: &[u8]) -> impl Iterator<Item = (u8, &[u8])> {
     std::iter::from_fn(move || {
         loop {
@@ -185,7 +185,7 @@ fn attributes(mut rest: &[u8]) -> impl Iterator<Item = (u8, &[u8])> {
     })
 }
 
-/// The attributes of functions: number, index in the symbol table, value.
+/// Returns the attributes of functions: number, index in the symbol table, value.
 fn function_attributes(info: &[u8]) -> impl Iterator<Item = (u8, u32, u32)> {
     attributes(info).filter_map(|(attribute, content)| {
         let (index, value) = content.split_first_chunk()?;
@@ -200,7 +200,7 @@ fn threads_max(info: &[u8]) -> Option<u32> {
     sizes.iter().try_fold(1u32, |all, size| all.checked_mul(u32::from_le_bytes(*size)))
 }
 
-/// The numbers that the sources tell the host.
+/// Returns the numbers that the sources tell the host.
 fn constants(elf: &Elf) -> BTreeMap<String, u64> {
     let ours = elf.symbols().filter_map(|symbol| {
         let name = symbol.name().ok().filter(|name| name.starts_with(CONSTANT_PREFIX))?;
@@ -217,7 +217,7 @@ fn constants(elf: &Elf) -> BTreeMap<String, u64> {
     ours.collect()
 }
 
-/// The version in `Cuda compilation tools, release 13.0, V13.0.88`.
+/// Returns the version in `Cuda compilation tools, release 13.0, V13.0.88`.
 fn compiler(note: &[u8]) -> Option<String> {
     const BEFORE: &[u8] = b"release ";
     let at = note.windows(BEFORE.len()).position(|window| window == BEFORE)?;

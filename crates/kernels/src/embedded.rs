@@ -1,15 +1,15 @@
-//! What the build embeds: the CUDA sources, and the cubins of a release.
+//! The embedded files: the CUDA sources, and the cubins of a release.
 
 use crate::bundle::{MANIFEST, Manifest, Row};
 
 include!(concat!(env!("OUT_DIR"), "/embedded.rs"));
 
-/// The manifest of the embedded cubins; `None` where the build embeds none, or a broken one.
+/// Returns the manifest of the embedded cubins; `None` if the build embeds none or a broken one.
 pub fn manifest() -> Option<Manifest> {
     serde_json::from_slice(file(MANIFEST)?).ok()
 }
 
-/// The embedded cubin of this key.
+/// Returns the embedded cubin with this key.
 pub(crate) fn find(key: &str) -> Option<(Row, &'static [u8])> {
     let row = manifest()?.kernels.into_iter().find(|row| row.key == key)?;
     let bytes = file(&row.file)?;
@@ -28,7 +28,7 @@ mod tests {
     use crate::{Arch, Shape};
     use monolith_model::synth;
 
-    /// Only a build with `MONOLITH_KERNELS_DIR` has something to check here.
+    /// Only a build with `MONOLITH_KERNELS_DIR` has cubins to check here.
     #[test]
     fn embedded_kernels_are_whole_and_of_these_sources() {
         let Some(manifest) = manifest() else {
@@ -41,7 +41,7 @@ mod tests {
         let shape = Shape::of(&synth::shape("qwen3-0.6b").unwrap()).unwrap();
         for arch in Arch::ALL {
             let key = Sources::ours().key(&options(arch, &shape, &TABLE[0]));
-            assert!(find(&key).is_some(), "no kernel of these sources for {arch}: build anew");
+            assert!(find(&key).is_some(), "no kernel of these sources for {arch}: rebuild");
         }
     }
 }

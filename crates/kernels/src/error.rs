@@ -1,12 +1,12 @@
-//! What can go wrong before a kernel runs. Every message says the cause and a cure.
+//! The errors before a kernel runs. Every message says the cause and a cure.
 
 use crate::variant::TABLE;
 use crate::{Arch, ShapeError};
 use std::path::PathBuf;
 
-/// The CUDA version whose drivers load our kernels, as the driver reports it.
+/// The least CUDA version of a driver that loads our kernels, as the driver reports it.
 const DRIVER_NEEDED: i32 = 13_000;
-/// The PyPI package that carries NVRTC, in the version that the project is tested with.
+/// The PyPI package with NVRTC, in the version that the project is tested with.
 pub const NVRTC_PACKAGE: &str = "nvidia-cuda-nvrtc==13.0.88";
 
 /// Why there is no kernel.
@@ -18,7 +18,7 @@ pub enum KernelError {
     /// No row of the variant table has this name.
     #[error("there is no kernel variant `{name}`; there are: {}", variants())]
     UnknownVariant {
-        /// The name that was asked for.
+        /// The requested name.
         name: String,
     },
     /// No architecture has this name.
@@ -27,7 +27,7 @@ pub enum KernelError {
         /// The name that was asked for.
         name: String,
     },
-    /// The GPU is of an architecture that nothing is compiled for.
+    /// No kernel is compiled for the GPU's architecture.
     #[error(
         "there is no kernel for {gpu} (compute capability {major}.{minor}); there are for: {}. \
          --engine cpu runs on any machine",
@@ -36,29 +36,29 @@ pub enum KernelError {
     NoKernelForGpu {
         /// The GPU's name.
         gpu: String,
-        /// Its compute capability.
+        /// The compute capability's major number.
         major: u32,
-        /// The part after the point.
+        /// The compute capability's minor number.
         minor: u32,
     },
-    /// libcuda is not there.
+    /// libcuda was not found.
     #[error(
         "the NVIDIA driver (libcuda.so.1) was not found: install the driver, and in a container \
-         start it with the GPU (--gpus all). --engine cpu runs without"
+         start it with the GPU (--gpus all). --engine cpu needs none"
     )]
     NoDriver,
     /// The driver is older than the kernels.
     #[error(
-        "the NVIDIA driver is too old: it knows CUDA {}, the kernels need {}: update it to 580 or \
-         later. --engine cpu runs without",
+        "the NVIDIA driver is too old: it supports CUDA {}, the kernels need {}: update it to 580 \
+         or later. --engine cpu needs none",
         cuda_version(*.found),
         cuda_version(DRIVER_NEEDED)
     )]
     DriverTooOld {
-        /// What `cuDriverGetVersion` says.
+        /// The version from `cuDriverGetVersion`.
         found: i32,
     },
-    /// The compiler is not there, and no compiled kernel either.
+    /// There is neither a compiled kernel nor a compiler.
     #[error(
         "this build carries no kernel for {wanted}, and NVRTC, which would compile it, was not \
          found. Looked for: {}. Install CUDA 13, or `pip install {NVRTC_PACKAGE}`, and set \
@@ -66,29 +66,29 @@ pub enum KernelError {
         .looked.join("; ")
     )]
     NvrtcNotFound {
-        /// Which kernel.
+        /// The kernel.
         wanted: String,
-        /// Where it was looked for, and what was there instead.
+        /// The searched places, and what was there instead.
         looked: Vec<String>,
     },
-    /// The compiler is there and does not do.
+    /// There is a compiler, but it is not suitable.
     #[error("NVRTC at {library} cannot be used: {what}. Install {NVRTC_PACKAGE}, or CUDA 13")]
     Nvrtc {
         /// The library.
         library: String,
-        /// What is wrong with it.
+        /// The reason.
         what: String,
     },
     /// The sources do not compile.
     #[error("the kernel does not compile:\n{log}")]
     Compile {
-        /// What the compiler says, by file and line.
+        /// The compiler's messages, by file and line.
         log: String,
     },
-    /// The compiled kernel is not what it should be.
+    /// The compiled kernel is damaged, or not ours.
     #[error("the compiled kernel cannot be read: {what}")]
     Cubin {
-        /// What is wrong.
+        /// The reason.
         what: String,
     },
     /// The model is too wide for the GPU's shared memory.
@@ -100,7 +100,7 @@ pub enum KernelError {
     SharedMemory {
         /// The model's shape.
         shape: String,
-        /// Static and dynamic together.
+        /// The needed bytes, static and dynamic together.
         bytes: u64,
         /// The architecture.
         arch: Arch,
@@ -110,13 +110,13 @@ pub enum KernelError {
     Io {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: std::io::Error,
     },
 }
 
 impl KernelError {
-    /// Whether this machine lacks what a kernel needs: a supported GPU, a driver, or the compiler.
+    /// Returns whether this machine lacks a supported GPU, a driver or the compiler.
     pub fn is_no_engine(&self) -> bool {
         use KernelError::{DriverTooOld, NoDriver, NoKernelForGpu, Nvrtc, NvrtcNotFound};
         matches!(
@@ -139,7 +139,7 @@ impl KernelError {
     }
 }
 
-/// Checks the driver's version, as `cuDriverGetVersion` gives it; `None` where there is no driver.
+/// Checks the driver's version from `cuDriverGetVersion`; `None` means that there is no driver.
 ///
 /// # Errors
 /// There is no driver, or it is too old.

@@ -2,7 +2,7 @@
 //!
 //! A kernel is a row of [`variant::TABLE`], compiled for an [`Arch`] and the [`Shape`] of a model
 //! as constants. [`load`] looks for it among the cubins that a release embeds, then in the user's
-//! cache, and else compiles it with NVRTC. Nothing of CUDA is needed to build this crate.
+//! cache, and otherwise compiles it with NVRTC. Building this crate needs no part of CUDA.
 
 pub mod arch;
 pub mod bundle;

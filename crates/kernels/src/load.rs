@@ -1,4 +1,4 @@
-//! Finding a kernel: embedded, cached, or compiled now.
+//! Finds a kernel: embedded, cached, or compiled now.
 
 use crate::cache::Cache;
 use crate::nvrtc::{LoadError, Nvrtc, Search};
@@ -8,24 +8,24 @@ use std::borrow::Cow;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-/// A compiled kernel, to be given to the driver.
+/// A compiled kernel, ready for the driver.
 #[derive(Debug)]
 pub struct Cubin {
     /// The ELF file.
     pub bytes: Cow<'static, [u8]>,
-    /// What it says of itself.
+    /// The facts that the file states.
     pub info: CubinInfo,
-    /// Where it comes from.
+    /// The kernel's origin.
     pub origin: Origin,
-    /// The hash over its sources and options, whichever compiler made it.
+    /// The hash over its sources and options, independent of the compiler.
     pub key: String,
     /// Non-fatal problems: a cache that cannot be written, the compiler's warnings.
     pub warnings: Vec<String>,
 }
 
 impl Cubin {
-    /// sha256 of the ELF file, which is what the driver is given: it tells apart the machine code
-    /// that two compilers make of the same sources and options.
+    /// Returns the sha256 of the ELF file that the driver loads. It tells apart the machine code
+    /// that two compilers make from the same sources and options.
     pub fn sha256(&self) -> String {
         sha256(&self.bytes)
     }
@@ -34,19 +34,20 @@ impl Cubin {
 /// Where a kernel comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Origin {
-    /// This build carries it.
+    /// Embedded in this build.
     Embedded,
-    /// The user's cache.
+    /// From the user's cache.
     Cached(PathBuf),
-    /// Compiled just now.
+    /// Compiled now.
     Compiled(Duration),
 }
 
-/// The kernel of a row of the table for this architecture and model; the environment says where the
-/// cache and NVRTC are.
+/// Loads the kernel of a row of the table for this architecture and model. Environment variables
+/// say where the cache and NVRTC are.
 ///
 /// # Errors
-/// It is neither embedded nor cached, and cannot be compiled: why, and what helps.
+/// The kernel is neither embedded nor cached and cannot be compiled; the message says why and what
+/// helps.
 pub fn load(arch: Arch, shape: &Shape, variant: &Variant) -> Result<Cubin, KernelError> {
     Loader::from_env().load(arch, shape, variant)
 }
@@ -54,16 +55,16 @@ pub fn load(arch: Arch, shape: &Shape, variant: &Variant) -> Result<Cubin, Kerne
 /// Where to look for a kernel, and what to compile.
 #[derive(Clone, Debug)]
 pub struct Loader {
-    /// What is compiled.
+    /// The sources to compile.
     pub sources: Sources,
-    /// Where compiled kernels are kept; `None` keeps none.
+    /// The cache of compiled kernels, if any.
     pub cache: Option<Cache>,
-    /// Where the compiler may be.
+    /// Where to look for the compiler.
     pub search: Search,
 }
 
 impl Loader {
-    /// Our sources; the cache and the compiler where the environment says, or the usual places.
+    /// Our sources, with the cache and the compiler from the environment or the usual places.
     pub fn from_env() -> Loader {
         Loader { sources: Sources::ours(), cache: Cache::from_env(), search: Search::from_env() }
     }
@@ -71,7 +72,7 @@ impl Loader {
     /// See [`load`].
     ///
     /// # Errors
-    /// See there.
+    /// Those of [`load`].
     pub fn load(&self, arch: Arch, shape: &Shape, variant: &Variant) -> Result<Cubin, KernelError> {
         let cubin = self.find(arch, shape, variant)?;
         let bytes = cubin.info.shared_bytes(KERNEL);
@@ -105,12 +106,12 @@ impl Loader {
         if let Some(cache) = &self.cache
             && let Err(error) = cache.put(&cubin.key, version, &cubin.bytes)
         {
-            cubin.warnings.push(format!("the compiled kernel could not be kept: {error}"));
+            cubin.warnings.push(format!("the compiled kernel could not be cached: {error}"));
         }
         Ok(cubin)
     }
 
-    /// Without a compiler, a cached kernel of the same sources by any compiler will do.
+    /// Without a compiler, uses a cached kernel of the same sources from any compiler.
     fn without_compiler(
         &self,
         error: LoadError,
@@ -133,7 +134,7 @@ fn from_cache(found: (PathBuf, Vec<u8>), key: &str, arch: Arch) -> Result<Cubin,
     cubin(bytes.into(), Origin::Cached(path), key.into(), arch)
 }
 
-/// Reads what the cubin says of itself, and refuses one that is not of our making.
+/// Reads the facts that the cubin states, and refuses a cubin that is not ours.
 fn cubin(
     bytes: Cow<'static, [u8]>,
     origin: Origin,

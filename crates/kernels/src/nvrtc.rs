@@ -1,8 +1,8 @@
-//! NVRTC, loaded at run time: finding it, and compiling with it.
+//! Finds NVRTC, loads it at run time, and compiles with it.
 //!
 //! NVRTC opens a second library, libnvrtc-builtins, by its bare name, which the system's loader
-//! finds in its own folders only. We load that one first, from NVRTC's folder: the loader then
-//! takes the one that is there, and nobody has to set `LD_LIBRARY_PATH`.
+//! finds only in its own folders. We load that library first, from NVRTC's folder. The loader then
+//! reuses it, and nobody has to set `LD_LIBRARY_PATH`.
 
 use crate::source::{ENTRY, Sources};
 use crate::{Arch, KernelError};
@@ -16,27 +16,27 @@ use std::ptr;
 /// The library's names, in order of preference.
 const NAMES: [&str; 2] = ["libnvrtc.so.13", "libnvrtc.so"];
 const BUILTINS_PREFIX: &str = "libnvrtc-builtins.so.";
-/// Where the library lies below a folder that somebody names: itself, CUDA, PyPI.
+/// The library's folder below a given folder: the folder itself, in CUDA, in a PyPI package.
 const BELOW: [&str; 4] = ["", "lib64", "lib", "nvidia/cu13/lib"];
 /// Where `cargo xtask kernels` installs the PyPI packages, below cargo's target folder.
 pub const TOOLS: &str = "tools/cuda";
 
 const SUCCESS: c_int = 0;
 
-/// Where NVRTC may be.
+/// Where to look for NVRTC.
 #[derive(Clone, Debug, Default)]
 pub struct Search {
-    /// The library or its folder, where somebody names it: nothing else is then tried.
+    /// The library or its folder, if the user names it: then nothing else is tried.
     pub named: Option<PathBuf>,
-    /// Folders to look in, and below which.
+    /// Folders to search, including the usual folders below them.
     pub folders: Vec<PathBuf>,
-    /// Whether to ask the system's loader for the library's names, before the folders.
+    /// Whether to try the library's names with the system's loader first.
     pub system: bool,
 }
 
 impl Search {
-    /// What `MONOLITH_NVRTC` names; else the system's loader, CUDA's usual folders, the active
-    /// Python environment, and what `cargo xtask kernels` installed.
+    /// Searches where `MONOLITH_NVRTC` says; otherwise with the system's loader, in CUDA's usual
+    /// folders, in the active Python environment, and where `cargo xtask kernels` installs.
     pub fn from_env() -> Search {
         let variable = |name| env::var_os(name).filter(|value| !value.is_empty());
         let path = |name| variable(name).map(PathBuf::from);
@@ -44,7 +44,7 @@ impl Search {
             ["CUDA_HOME", "CUDA_PATH"].into_iter().filter_map(path).collect();
         folders.push("/usr/local/cuda".into());
         folders.extend(["VIRTUAL_ENV", "CONDA_PREFIX"].into_iter().filter_map(path).flat_map(
-            // Of every Python that the environment has.
+            // For every Python in the environment.
             |home| site_packages(&home.join("lib")),
         ));
         let program = env::current_exe().unwrap_or_default();
@@ -62,14 +62,14 @@ fn site_packages(lib: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// NVRTC was not found, or what was found does not load.
+/// NVRTC was not found, or does not load.
 #[derive(Debug)]
 pub struct LoadError {
     looked: Vec<String>,
 }
 
 impl LoadError {
-    /// The error of somebody who wants a kernel.
+    /// Returns the error for a caller that needs this kernel.
     pub fn wanted(self, wanted: &str) -> KernelError {
         KernelError::NvrtcNotFound { wanted: wanted.into(), looked: self.looked }
     }
@@ -82,7 +82,7 @@ pub struct Nvrtc {
     version: String,
 }
 
-/// What a compilation gives.
+/// The result of a compilation.
 #[derive(Debug)]
 pub struct Compiled {
     /// The machine code.
@@ -111,18 +111,18 @@ struct Api {
 }
 
 impl Nvrtc {
-    /// For tests: the compiler that the environment names.
+    /// For tests: returns the compiler that the environment names.
     ///
     /// # Panics
-    /// There is none.
+    /// There is no compiler.
     #[doc(hidden)]
     pub fn for_tests() -> Nvrtc {
         let loaded = Nvrtc::load(&Search::from_env());
         loaded.unwrap_or_else(|error| panic!("{}", error.wanted("the tests")))
     }
 
-    /// For tests: why those that need the compiler are to be ignored, if they are: it is missing,
-    /// and this is not CI.
+    /// For tests: returns why tests that need the compiler are ignored: it is missing. `None` if it
+    /// is there, or in CI, where its absence is an error.
     #[doc(hidden)]
     pub fn missing_for_tests() -> Option<String> {
         let message = Nvrtc::load(&Search::from_env()).err()?.wanted("the tests");
@@ -133,7 +133,7 @@ impl Nvrtc {
     /// Finds and loads the library.
     ///
     /// # Errors
-    /// It is nowhere; the error says where it was looked for.
+    /// The library was not found; the error lists the searched places.
     pub fn load(search: &Search) -> Result<Nvrtc, LoadError> {
         let mut looked = Vec::new();
         if search.named.is_none() && search.system {
@@ -163,12 +163,12 @@ impl Nvrtc {
         Err(LoadError { looked })
     }
 
-    /// The version and the build: two builds of one version differ in length.
+    /// Returns the version and the build: two builds of one version differ in length.
     pub fn version(&self) -> &str {
         &self.version
     }
 
-    /// The library's path, as far as it is known.
+    /// Returns the library's path, if it is known.
     pub fn library(&self) -> &str {
         &self.library
     }
@@ -177,7 +177,7 @@ impl Nvrtc {
     ///
     /// # Errors
     /// The sources do not compile (with the compiler's messages, by file and line), or this NVRTC
-    /// does not do.
+    /// is not suitable.
     pub fn compile(
         &self,
         sources: &Sources,
@@ -191,8 +191,8 @@ impl Nvrtc {
         let program = self.program(&entry, sources)?;
         let options: Vec<CString> = options.iter().map(|option| text(option)).collect();
         let pointers: Vec<Text> = options.iter().map(|option| option.as_ptr()).collect();
-        // SAFETY: the program is alive, and the options are as many strings as we say, which
-        // outlive the call.
+        // SAFETY: the program is alive; the options have the given number of strings, which outlive
+        // the call.
         let status =
             unsafe { (self.api.compile)(program.handle, count(&pointers), pointers.as_ptr()) };
         let log = program.bytes(self.api.log_size, self.api.log)?;
@@ -215,7 +215,7 @@ impl Nvrtc {
         let contents: Vec<Text> = headers.iter().map(|(_, content)| content.as_ptr()).collect();
         let mut handle = ptr::null_mut();
         // SAFETY: every pointer is to a string or an array that outlives the call, which copies
-        // them, and both arrays are as long as we say.
+        // them, and both arrays have the given length.
         self.check(unsafe {
             (self.api.create)(
                 &mut handle,
@@ -229,13 +229,13 @@ impl Nvrtc {
         Ok(Created { nvrtc: self, handle })
     }
 
-    /// Whether this NVRTC compiles for the architecture.
+    /// Checks that this NVRTC compiles for the architecture.
     fn check_arch(&self, arch: Arch) -> Result<(), KernelError> {
         let mut length = 0;
         // SAFETY: the function writes one number.
         self.check(unsafe { (self.api.arch_count)(&mut length) })?;
         let mut known = vec![0; usize::try_from(length).unwrap_or_default()];
-        // SAFETY: the function writes as many numbers as it has just said.
+        // SAFETY: the function writes as many numbers as the call above returned.
         self.check(unsafe { (self.api.arches)(known.as_mut_ptr()) })?;
         if known.iter().any(|known| u32::try_from(*known) == Ok(arch.capability())) {
             return Ok(());
@@ -243,7 +243,7 @@ impl Nvrtc {
         let known: Vec<String> = known.iter().map(ToString::to_string).collect();
         let version = &self.version;
         Err(self.unusable(format!(
-            "version {version} does not know {arch}, only compute capabilities {}",
+            "version {version} does not support {arch}, only compute capabilities {}",
             known.join(", ")
         )))
     }
@@ -270,7 +270,7 @@ struct Created<'a> {
 }
 
 impl Created<'_> {
-    /// What a pair of NVRTC's functions gives: the first its length, the second its bytes.
+    /// Calls a pair of NVRTC's functions: the first returns the length, the second the bytes.
     fn bytes(
         &self,
         size: unsafe extern "C" fn(Program, *mut usize) -> c_int,
@@ -280,7 +280,7 @@ impl Created<'_> {
         // SAFETY: the program is alive; the function writes one number.
         self.nvrtc.check(unsafe { size(self.handle, &mut length) })?;
         let mut bytes = vec![0u8; length];
-        // SAFETY: the program is alive; the function writes as many bytes as its partner said.
+        // SAFETY: the program is alive; the function writes as many bytes as the first returned.
         self.nvrtc.check(unsafe { read(self.handle, bytes.as_mut_ptr().cast()) })?;
         Ok(bytes)
     }
@@ -288,12 +288,12 @@ impl Created<'_> {
 
 impl Drop for Created<'_> {
     fn drop(&mut self) {
-        // SAFETY: the program is alive, and nobody uses it any more.
+        // SAFETY: the program is alive, and nothing uses it any more.
         unsafe { (self.nvrtc.api.destroy)(&mut self.handle) };
     }
 }
 
-/// The library where it lies in or below a place, which may be its own path.
+/// Returns the library in or below a place, which may also be the library's own path.
 fn candidates(place: &Path) -> Vec<PathBuf> {
     if place.is_file() {
         return vec![place.to_owned()];
@@ -303,7 +303,7 @@ fn candidates(place: &Path) -> Vec<PathBuf> {
     files.filter(|path| path.is_file()).collect()
 }
 
-/// Loads the library of this path, or of this name from where the system's loader finds it.
+/// Loads the library with this path, or with this name from where the system's loader finds it.
 fn open(path: &Path) -> Result<Nvrtc, String> {
     if path.is_absolute() || path.components().nth(1).is_some() {
         open_builtins(path);
@@ -314,10 +314,10 @@ fn open(path: &Path) -> Result<Nvrtc, String> {
     // SAFETY: the function writes two numbers.
     let status = unsafe { (api.version)(&mut major, &mut minor) };
     if status != SUCCESS {
-        return Err(format!("it does not tell its version: error {status}"));
+        return Err(format!("it does not report its version: error {status}"));
     }
     if major < 12 {
-        return Err(format!("its version is {major}.{minor}, 13.0 is wanted"));
+        return Err(format!("its version is {major}.{minor}, but 13.0 is needed"));
     }
     // The version has no build number; the length tells builds apart.
     let length = fs::metadata(&path).map_or(0, |file| file.len());
@@ -325,13 +325,13 @@ fn open(path: &Path) -> Result<Nvrtc, String> {
     Ok(Nvrtc { api, library: path.display().to_string(), version })
 }
 
-/// Loads libnvrtc-builtins from NVRTC's folder. If that fails, NVRTC itself says so later.
+/// Loads libnvrtc-builtins from NVRTC's folder. If that fails, NVRTC itself reports it later.
 fn open_builtins(nvrtc: &Path) {
     let path = nvrtc.canonicalize().unwrap_or_else(|_| nvrtc.to_owned());
     let entries = path.parent().and_then(|folder| fs::read_dir(folder).ok());
     for entry in entries.into_iter().flatten().flatten() {
         if entry.file_name().to_string_lossy().starts_with(BUILTINS_PREFIX) {
-            // SAFETY: a library of data: its initializers are the C library's own.
+            // SAFETY: the library holds data; its only initializers are the C library's.
             if let Ok(library) = unsafe { Library::new(entry.path()) } {
                 // Never closed, since NVRTC reads it in every compilation.
                 std::mem::forget(library);
@@ -340,7 +340,7 @@ fn open_builtins(nvrtc: &Path) {
     }
 }
 
-/// The path from which the library is loaded, where the system says (Linux).
+/// Returns the path from which the library is loaded, if the system reports it (Linux).
 fn mapped(library: &Path) -> Option<PathBuf> {
     if library.is_absolute() {
         return Some(library.to_owned());
@@ -357,11 +357,11 @@ fn mapped(library: &Path) -> Option<PathBuf> {
 
 impl Api {
     fn open(path: &Path) -> Result<Api, String> {
-        // SAFETY: NVRTC's initializers ask nothing of the process that loads it.
+        // SAFETY: NVRTC's initializers have no preconditions.
         let library = unsafe { Library::new(path) }.map_err(|error| error.to_string())?;
-        // Never closed: it may have threads of its own, and its functions stay valid.
+        // Never closed: it may have threads, and its functions must stay valid.
         let library: &'static Library = Box::leak(Box::new(library));
-        // SAFETY: each name is given the type that nvrtc.h declares for it.
+        // SAFETY: each name has the type that nvrtc.h declares for it.
         unsafe {
             Ok(Api {
                 version: function(library, "nvrtcVersion")?,
@@ -380,7 +380,7 @@ impl Api {
     }
 }
 
-/// The function of this name.
+/// Returns the function of this name.
 ///
 /// # Safety
 /// `F` is the type of a pointer to that function.
@@ -390,7 +390,7 @@ unsafe fn function<F: Copy>(library: &'static Library, name: &str) -> Result<F, 
     symbol.map(|symbol| *symbol).map_err(|_| format!("it has no function {name}"))
 }
 
-/// Text for C; ends at the first zero byte, which no source or option has.
+/// Returns a C string; it ends at the first zero byte, which no source or option has.
 fn text(text: &str) -> CString {
     CString::new(text.split('\0').next().unwrap_or_default()).unwrap_or_default()
 }
@@ -399,7 +399,7 @@ fn count<T>(list: &[T]) -> c_int {
     c_int::try_from(list.len()).unwrap_or(c_int::MAX)
 }
 
-/// The log with places as editors know them: `phases/qkv.cuh:12: error` for
+/// Rewrites the log with places that editors understand: `phases/qkv.cuh:12: error` for
 /// `phases/qkv.cuh(12): error`.
 fn readable(log: &str) -> String {
     let log = log.trim_end_matches('\0').trim();

@@ -4,30 +4,30 @@ use monolith_abi::step::Dims;
 use monolith_model::Config;
 use std::fmt;
 
-/// Dimensions that the kernels run; they enter into a kernel as compile-time constants.
+/// The dimensions that are compile-time constants of a kernel.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Shape(Dims);
 
 /// A dimension that the kernels cannot run, by its name in `config.json`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the GPU kernel does not run {name} {value}: {wanted} is wanted (--engine cpu runs it)")]
+#[error("the GPU kernel does not run {name} {value}: it needs {wanted} (--engine cpu runs it)")]
 pub struct ShapeError {
-    /// The dimension, by its name in `config.json`, or as the product it is.
+    /// The dimension's name in `config.json`, or a product of names.
     pub name: &'static str,
     /// Its value.
     pub value: usize,
-    /// What the kernels run.
+    /// The values that the kernels run.
     pub wanted: &'static str,
 }
 
-/// A warp's part of a row: columns are dealt to warps in such units.
+/// A warp's part of a row: warps take columns in such units.
 const COLUMNS_UNIT: usize = 256;
 const HEAD_DIM: usize = 128;
 /// The tensor cores' B operand has eight columns: one for each query head of a group.
 const GROUP_HEADS_MAX: usize = 8;
 
 impl Shape {
-    /// The shape of a model.
+    /// Returns the shape of a model.
     ///
     /// # Errors
     /// The first dimension that the kernels cannot run, by name.
@@ -65,13 +65,13 @@ impl Shape {
         Ok(Shape(config.dims()))
     }
 
-    /// The dimensions.
+    /// Returns the dimensions.
     pub const fn dims(&self) -> Dims {
         self.0
     }
 }
 
-/// A short name, part of a cubin's file name: `h1024-i3072-l28-q16-kv8-v151936`.
+/// Displays a short name, part of a cubin's file name: `h1024-i3072-l28-q16-kv8-v151936`.
 impl fmt::Display for Shape {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Dims { hidden, intermediate, layers, heads, kv_heads, vocab, head_dim: _ } = &self.0;
@@ -121,7 +121,7 @@ mod tests {
             (Config { hidden: 0, ..full() }, "hidden_size 0"),
         ] {
             let message = Shape::of(&config).unwrap_err().to_string();
-            assert!(message.contains(name) && message.contains("wanted"), "{message}");
+            assert!(message.contains(name) && message.contains("it needs"), "{message}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The CUDA sources, the options they are compiled with, and the hash over both.
+//! The CUDA sources, the compiler's options, and the hash over both.
 
 use crate::{Arch, Shape, Variant, embedded};
 use monolith_files::hex;
@@ -6,19 +6,19 @@ use sha2::{Digest, Sha256};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-/// The file that is compiled; the others are what it includes, by their path from its folder.
+/// The file that is compiled. It includes the others, by their path from its folder.
 pub const ENTRY: &str = "entry/megakernel.cu";
 /// The kernel's name in the cubin.
 pub const KERNEL: &str = "monolith_step";
-/// Options that do not depend on what is compiled. NVRTC lacks two builtins of nvcc's and clang's:
-/// the generated header checks itself with one, and minus infinity is written with the other.
+/// Options that do not depend on the kernel. NVRTC lacks two builtins of nvcc and clang: the
+/// generated header checks itself with one, and the sources write minus infinity with the other.
 const COMMON_OPTIONS: [&str; 4] = [
     "--std=c++17",
     "-default-device",
     "-D__builtin_offsetof(type,member)=__INTADDR__(&((type*)0)->member)",
     "-D__builtin_huge_valf()=__builtin_bit_cast(float,0x7f800000)",
 ];
-/// Changes when the meaning of a key does.
+/// Changes when the meaning of a key changes.
 const KEY_VERSION: &str = "monolith kernel 1";
 
 /// A set of CUDA sources, by path.
@@ -28,36 +28,36 @@ pub struct Sources {
 }
 
 impl Sources {
-    /// The sources in cu/.
+    /// Returns the sources in cu/.
     pub fn ours() -> Sources {
         let files = embedded::SOURCES.iter();
         Sources { files: files.map(|(name, text)| ((*name).into(), (*text).into())).collect() }
     }
 
-    /// Other sources, for tests: path and text. One of them is [`ENTRY`].
+    /// Returns other sources, for tests: path and text. One of them is [`ENTRY`].
     pub fn new(files: impl IntoIterator<Item = (String, String)>) -> Sources {
         let files = files.into_iter();
         Sources { files: files.map(|(name, text)| (name.into(), text.into())).collect() }
     }
 
-    /// Path and text of every file.
+    /// Returns the path and text of every file.
     pub fn files(&self) -> impl Iterator<Item = (&str, &str)> {
         self.files.iter().map(|(name, text)| (&**name, &**text))
     }
 
-    /// The text of [`ENTRY`], if it is there, as the compiler gets it.
+    /// Returns the text of [`ENTRY`], if it exists, as the compiler gets it.
     pub(crate) fn entry(&self) -> Option<String> {
         self.files.get(ENTRY).map(|text| self.resolved(ENTRY, text))
     }
 
-    /// The other files, as the compiler gets them: path and text.
+    /// Returns the other files, as the compiler gets them: path and text.
     pub(crate) fn headers(&self) -> impl Iterator<Item = (&str, String)> {
         let files = self.files.iter().filter(|(name, _)| *name != ENTRY);
         files.map(|(name, text)| (&**name, self.resolved(name, text)))
     }
 
-    /// The text with every include named by its path from cu/, which is how NVRTC finds files in
-    /// memory; the sources name it from the folder they lie in. Lines stay where they are.
+    /// Rewrites every include to its path from cu/, by which NVRTC finds files in memory; the
+    /// sources name it relative to their own folder. Line numbers do not change.
     fn resolved(&self, file: &str, text: &str) -> String {
         let lines = text.split_inclusive('\n').map(|line| {
             self.include(file, line)
@@ -66,7 +66,7 @@ impl Sources {
         lines.collect()
     }
 
-    /// The path from cu/ of what the line includes, if it is one of our files.
+    /// Returns the path from cu/ of the file that the line includes, if it is one of ours.
     fn include(&self, file: &str, line: &str) -> Option<String> {
         let name = line.trim().strip_prefix("#include")?.trim().strip_prefix('"')?;
         let name = name.strip_suffix('"')?;
@@ -83,11 +83,11 @@ impl Sources {
         self.files.contains_key(&*path).then_some(path)
     }
 
-    /// The hash over the sources and the options: what is compiled, whoever compiles it.
+    /// Returns the hash over the sources and the options, which does not depend on the compiler.
     pub fn key(&self, options: &[String]) -> String {
         let mut hash = Sha256::new();
         let mut add = |text: &str| {
-            // With its length, so that no two lists read the same.
+            // With its length, so that no two lists give the same bytes.
             hash.update((text.len() as u64).to_le_bytes());
             hash.update(text);
         };
@@ -102,7 +102,7 @@ impl Sources {
     }
 }
 
-/// The compiler's options for a row of the table, a shape and an architecture.
+/// Returns the compiler's options for a row of the table, a shape and an architecture.
 pub fn options(arch: Arch, shape: &Shape, variant: &Variant) -> Vec<String> {
     let mut options = vec![format!("-arch={arch}")];
     options.extend(COMMON_OPTIONS.map(String::from));

@@ -1,10 +1,10 @@
-//! The variant table: every kernel that is built is a row of it.
+//! The variant table: every kernel is a row of it.
 
 use crate::{Arch, KernelError, Shape};
 use monolith_abi::step::{Step, Tuning, shared_bytes};
 use monolith_abi::{Handoff, Launch, WeightFormat};
 
-/// A row: what is compiled in, and which instructions its machine code must have.
+/// A row: the compile-time constants, and the instructions that the machine code must have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Variant {
     /// The name used in every file, table and chart.
@@ -23,11 +23,11 @@ pub struct Variant {
     pub instructions: &'static [&'static str],
 }
 
-/// Static shared memory, rounded up: the failed waits, and in X-ray builds the watcher's words. What
-/// the kernel really takes is checked when it is loaded.
+/// Static shared memory, rounded up: the failed waits, and in X-ray builds the watcher's words
+/// (loading a kernel checks its own figure).
 const STATIC_BYTES: usize = 1 << 10;
 
-/// The plain form in bf16; the other rows are this one with something changed.
+/// The basic bf16 row; the other rows are derived from it.
 const BF16_FLAG: Variant = Variant {
     name: "bf16-flag",
     format: WeightFormat::Bf16,
@@ -61,10 +61,10 @@ pub const TABLE: &[Variant] = &[
 ];
 
 impl Variant {
-    /// The row of this name.
+    /// Returns the row of this name.
     ///
     /// # Errors
-    /// There is none; the names there are, are listed.
+    /// There is no such row; the message lists the names.
     pub fn find(name: &str) -> Result<&'static Variant, KernelError> {
         TABLE
             .iter()
@@ -72,29 +72,30 @@ impl Variant {
             .ok_or_else(|| KernelError::UnknownVariant { name: name.into() })
     }
 
-    /// Threads of a block.
+    /// Returns the threads of a block.
     pub fn threads(&self, arch: Arch) -> u32 {
-        // The loader's warp; where spans are recorded, the observer's and the watcher's.
+        // The loader's warp; in recording builds also the observer's and the watcher's warps.
         let others = 1 + 2 * usize::from(self.xray);
         32 * (arch.tuning(self).consumer_warps + others) as u32
     }
 
-    /// The row that records this one's spans, if there is one.
+    /// Returns the row that records this row's spans, if there is one.
     pub fn recorded(&self) -> Option<&'static Variant> {
         let alike =
             |other: &&Variant| Variant { name: other.name, xray: other.xray, ..*self } == **other;
         TABLE.iter().filter(|other| other.xray).find(alike)
     }
 
-    /// The row whose time this one's spans show: itself, unless it records.
+    /// Returns the row whose time this row's spans show: itself, unless it records.
     pub fn headline(&self) -> Option<&'static Variant> {
         let alike =
             |other: &&Variant| Variant { name: other.name, xray: other.xray, ..*self } == **other;
         TABLE.iter().filter(|other| !other.xray).find(alike)
     }
 
-    /// The step of a model on an architecture. The ring has as many stages as the architecture's
-    /// row says, or as a wide activation leaves room for, by whole rounds of the teams.
+    /// Returns the step of a model on an architecture. The ring has as many stages as the
+    /// architecture's row says, or fewer if the model's activation is wide, but whole rounds of the
+    /// teams.
     pub fn step(&self, arch: Arch, shape: &Shape) -> Step {
         let wanted = arch.tuning(self);
         let with = |stages| Step::of(shape.dims(), Tuning { stages, ..wanted });
@@ -105,20 +106,20 @@ impl Variant {
         steps.next().unwrap_or_else(|| with(wanted.teams))
     }
 
-    /// The formats in words: one, or the layers' and the head's.
+    /// Names the formats: one, or the layers' and the head's.
     pub fn formats(&self) -> String {
         let (layers, head) = (self.format.name(), self.head_format.name());
         if layers == head { layers.into() } else { format!("{layers}, head {head}") }
     }
 
-    /// The row of a format that is not recorded, the first in the table.
+    /// Returns the first row of a format that does not record.
     pub fn of_formats(layers: WeightFormat, head: WeightFormat) -> Option<&'static Variant> {
         let fits =
             |row: &&Variant| (row.format, row.head_format, row.xray) == (layers, head, false);
         TABLE.iter().find(fits)
     }
 
-    /// The row and the shape as the kernels' sources call them.
+    /// Returns the constants of the row and the shape under the names in the kernels' sources.
     pub fn defines(&self, arch: Arch, shape: &Shape) -> Vec<(String, usize)> {
         let step = self.step(arch, shape);
         let mut defines = step.dims.defines();

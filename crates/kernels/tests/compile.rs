@@ -176,7 +176,7 @@ fn a_cache_that_cannot_be_written_is_a_warning() {
     fs::write(&file, "").unwrap();
     let cubin = load(&loader(&file.join("kernels"), fixture()), Arch::SM_90A);
     assert!(matches!(cubin.origin, Origin::Compiled(_)));
-    assert!(cubin.warnings[0].contains("could not be kept"), "{:?}", cubin.warnings);
+    assert!(cubin.warnings[0].contains("could not be cached"), "{:?}", cubin.warnings);
 }
 
 fn without_compiler_and_cache_the_message_says_what_to_do() {

@@ -33,13 +33,13 @@ pub struct Checkpoint {
 impl Checkpoint {
     /// Opens `dir`, which holds `config.json` and `model.safetensors`, or an index and its shards.
     ///
-    /// A tied model's LM head is its embedding, unless the files hold an LM head of other values:
-    /// that one is used then, as transformers 5 does, and [`Checkpoint::config`] says so. Tensors
-    /// in F32 and F16 are read as bf16. [`Checkpoint::remarks`] tells of both.
+    /// A tied model's LM head is its embedding. If the files hold an LM head with other values,
+    /// that one is used, as in transformers 5, and [`Checkpoint::config`] says so. Tensors in F32
+    /// and F16 are read as bf16. [`Checkpoint::remarks`] reports both.
     ///
     /// # Errors
     /// A missing or damaged file, an unsupported model, or a tensor that is missing, unexpected,
-    /// of the wrong shape or type, or with a value that bf16 does not hold (named).
+    /// of the wrong shape or type, or with a value that bf16 cannot hold (named).
     pub fn open(dir: &Path) -> Result<Checkpoint, ModelError> {
         Checkpoint::open_with(dir, &Config::read(&dir.join("config.json"))?, false)
     }
@@ -74,13 +74,13 @@ impl Checkpoint {
         self.shards.iter().map(|shard| shard.path.as_path())
     }
 
-    /// What a person should hear of how this checkpoint is read, a sentence each; mostly nothing.
+    /// Remarks for the user on how this checkpoint is read, one sentence each; usually none.
     pub fn remarks(&self) -> &[String] {
         &self.remarks
     }
 
-    /// Keeps the LM head of a model that says it has none where its values are its own, and forgets
-    /// one that is a copy of the embedding.
+    /// Keeps the LM head of a nominally tied model if its values differ from the embedding's, and
+    /// drops it if it is a copy.
     fn choose_head(&mut self) {
         if self.stored(Tensor::LmHead).is_same(&self.stored(Tensor::Embedding)) {
             self.places.remove(&Tensor::LmHead);
@@ -95,8 +95,8 @@ impl Checkpoint {
         );
     }
 
-    /// Checks that bf16 holds the values of tensors in F32 and F16, and remarks that they are
-    /// rounded.
+    /// Checks that bf16 can hold the values of tensors in F32 and F16, and adds the remark that
+    /// they are rounded.
     fn check_wide(&mut self) -> Result<(), ModelError> {
         let mut counts: BTreeMap<WideType, usize> = BTreeMap::new();
         for (tensor, stored) in places::in_order(&self.config, &self.places) {

@@ -1,4 +1,4 @@
-//! The model's configuration, as read from `config.json`: nothing is assumed.
+//! The model's configuration, as read from `config.json`, without assumed values.
 
 use crate::{ModelError, json, small_file};
 use monolith_abi::step::Dims;
@@ -11,9 +11,8 @@ mod rope;
 /// Upper limit of every dimension: far above any model.
 const DIMENSION_MAX: u64 = 1 << 24;
 
-/// Upper limit of a model's weights: more than a hundred times the largest dense Qwen3. With it no
-/// sum and no product of sizes that follow from a configuration overflows 64 bits, padding of
-/// tiles included.
+/// Upper limit of a model's weights: more than a hundred times the largest dense Qwen3. With it, no
+/// sum or product of sizes from a configuration overflows 64 bits, including the padding of tiles.
 const WEIGHTS_MAX: u128 = 1 << 42;
 
 /// Upper limit of the KV cache of all positions, in bytes, for the same reason.
@@ -104,7 +103,7 @@ impl Config {
     ///
     /// # Errors
     /// A missing file or field, a value of the wrong type or out of range, or a kind of model
-    /// that is not dense Qwen3 (each named).
+    /// that is not dense Qwen3. The message names it.
     pub fn read(path: &Path) -> Result<Config, ModelError> {
         Config::parse(&small_file::read(path)?, path)
     }
@@ -129,7 +128,7 @@ impl Config {
         Ok(config)
     }
 
-    /// The number of weights, an LM head of its own included; exact for dimensions in range.
+    /// The number of weights, including an untied LM head; exact for dimensions in range.
     fn weights(&self) -> u128 {
         let [hidden, inter, head_dim] =
             [self.hidden, self.intermediate, self.head_dim].map(|size| size as u128);
@@ -170,7 +169,7 @@ impl Config {
 /// The fields of a `config.json`.
 ///
 /// # Errors
-/// Text that is something else, named for what it is, and a key that is there twice.
+/// Text that is not a configuration (the message says what it is), or a duplicate key.
 pub(crate) fn fields(text: &[u8], path: &Path) -> Result<Map<String, Value>, ModelError> {
     let wrong = |what: String| ModelError::Config { path: path.to_owned(), what };
     if let Some(kind) = FileKind::of(text).filter(|kind| *kind != FileKind::Json) {
@@ -230,7 +229,7 @@ impl Reader<'_> {
             .transpose()
     }
 
-    /// Refuses, by name, what would silently compute something else.
+    /// Refuses, by name, fields that would silently change the computation.
     fn refuse_unsupported(&self) -> Result<(), ModelError> {
         match self.get("model_type") {
             Some(kind) if kind.as_str() == Some("qwen3") => {}
@@ -360,7 +359,7 @@ impl Reader<'_> {
     }
 }
 
-/// Bytes, as a person reads them.
+/// Formats bytes for people.
 fn size_shown(bytes: u128) -> String {
     format!("{:.1} GB", bytes as f64 / 1e9)
 }

@@ -40,26 +40,26 @@ const fn decode(code: u8) -> f32 {
     f32::from_bits(sign | ((magnitude << 20) + ((127 - 7) << 23)))
 }
 
-/// The code of the value that is nearest to `x`; of two that are equally near, the one whose last
-/// bit is 0. What lies beyond 448 becomes 448, infinity too. Never gives a code that is no number:
-/// NaN, which has no nearest value, becomes 448 as well, so callers refuse it first.
+/// Returns the code of the value nearest to `x`; of two equally near values, the one whose last bit
+/// is 0. Larger values than 448 saturate to 448, and so does infinity. It never returns a NaN code:
+/// NaN becomes 448 as well, so callers refuse NaN first.
 pub fn encode(x: f64) -> u8 {
     let sign = ((x.to_bits() >> 56) & 0x80) as u8;
-    // What is larger than half a step above 448 saturates: without that the exponent below would
-    // run over. `min` gives 464 for NaN.
+    // Values more than half a step above 448 saturate: otherwise the exponent below would overflow.
+    // `min` gives 464 for NaN.
     let magnitude = x.abs().min(464.0);
-    // The exponent of the binade; all that is below the smallest normal, 2^-6, counts in its steps.
+    // The exponent of the binade; values below the smallest normal, 2^-6, have its steps.
     let exponent = ((magnitude.to_bits() >> 52) as i32 - 1023).max(-6);
-    // Eight steps a binade. The product with a power of two is exact.
+    // Eight steps per binade. The product with a power of two is exact.
     let per_step = f64::from_bits(((1023 + 3 - exponent) as u64) << 52);
-    // Adding 2^52 rounds to whole steps, to nearest even, which the last bits then count: 0 to 16.
+    // Adding 2^52 rounds to whole steps, to nearest even; the last bits then count them: 0 to 16.
     let steps = (magnitude * per_step + 4_503_599_627_370_496.0).to_bits() as u8;
     // Of a normal's steps the first eight are its leading 1; 16 carry into the exponent.
     sign | ((((exponent + 6) as u8) << 3) + (steps & 0x1f))
 }
 
-/// The E4M3 value that is nearest to `x`: `value(encode(x))`, without the way over a code and a
-/// table, so that a loop over many values needs no lookup.
+/// Returns the E4M3 value nearest to `x`: `value(encode(x))`, but without code and table, so that a
+/// loop over many values needs no lookup.
 pub fn round(x: f64) -> f64 {
     const EXPONENT_BITS: u64 = 0x7ff0_0000_0000_0000;
     // 2^-6, the smallest normal; the numbers below it have its steps.

@@ -1,21 +1,21 @@
-//! JSON in which no object names a key twice.
+//! JSON without duplicate keys.
 //!
-//! Readers of such text differ in which value they take: what two programs run would be two models.
+//! Parsers differ in which of two values they use, so two programs could run different models.
 
 use serde::de::{DeserializeOwned, DeserializeSeed, Error, MapAccess, SeqAccess, Visitor};
 use std::collections::HashSet;
 use std::fmt;
 
-/// Parses JSON text that comes from a stranger.
+/// Parses untrusted JSON text.
 ///
 /// # Errors
-/// What serde_json says of the text, or the key that an object names twice.
+/// serde_json's error, or the duplicate key of an object.
 pub fn parse<T: DeserializeOwned>(text: &[u8]) -> serde_json::Result<T> {
     check(text)?;
     serde_json::from_slice(text)
 }
 
-/// Checks that text is JSON, and that no object names a key twice.
+/// Checks that text is JSON without duplicate keys.
 ///
 /// # Errors
 /// Those of [`parse`].
@@ -25,7 +25,7 @@ pub fn check(text: &[u8]) -> serde_json::Result<()> {
     deserializer.end()
 }
 
-/// Reads a value and keeps nothing of it. serde_json bounds the depth.
+/// Reads a value and discards it. serde_json bounds the depth.
 struct UniqueKeys;
 
 impl<'de> DeserializeSeed<'de> for UniqueKeys {

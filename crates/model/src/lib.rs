@@ -27,7 +27,7 @@ pub enum ModelError {
     Io {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: std::io::Error,
     },
     /// `config.json` is not JSON, or a field is missing or of the wrong type.
@@ -35,7 +35,7 @@ pub enum ModelError {
     Config {
         /// The file.
         path: PathBuf,
-        /// What is wrong, naming the field.
+        /// The fault, naming the field.
         what: String,
     },
     /// The model is of a kind that this project does not support.
@@ -54,7 +54,7 @@ pub enum ModelError {
         /// What is wrong.
         what: String,
     },
-    /// A folder without weights in a form that is read.
+    /// A folder without weights in a supported form.
     #[error("{}: {what}", dir.display())]
     NoWeights {
         /// The folder.

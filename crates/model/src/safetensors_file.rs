@@ -1,5 +1,5 @@
-//! The header of a safetensors file: reading it with more checks than the library's, and writing it
-//! before the tensors are there.
+//! The header of a safetensors file: reads it with more checks than the library's, and writes it
+//! before the tensors exist.
 
 use crate::{ModelError, json};
 use monolith_files::FileKind;
@@ -10,11 +10,11 @@ use std::path::Path;
 /// Length of the number before the header's text.
 const LENGTH_BYTES: usize = 8;
 
-/// Where the tensors' bytes begin, and what the header says of them.
+/// Returns where the tensors' bytes begin, and the header's entries.
 ///
 /// # Errors
-/// A file of another kind (named), a header that is damaged, and one that names a tensor twice:
-/// programs would read different weights from it.
+/// A file of another kind (named), a damaged header, or one that names a tensor twice, from which
+/// programs would read different weights.
 pub fn read_header(bytes: &[u8], path: &Path) -> Result<(usize, Metadata), ModelError> {
     let damaged = |what: String| ModelError::Safetensors { path: path.to_owned(), what };
     if let Some(kind) = FileKind::of(bytes).filter(|kind| *kind != FileKind::Safetensors) {
@@ -29,12 +29,12 @@ pub fn read_header(bytes: &[u8], path: &Path) -> Result<(usize, Metadata), Model
     Ok((begin, metadata))
 }
 
-/// A tensor that is to be written.
+/// A tensor to write.
 #[derive(Clone, Debug)]
 pub struct Entry {
     /// Its name.
     pub name: String,
-    /// Its type, by safetensors' name.
+    /// Its type's name in safetensors.
     pub dtype: &'static str,
     /// Its shape.
     pub shape: Vec<usize>,
@@ -42,17 +42,17 @@ pub struct Entry {
     pub bytes: u64,
 }
 
-/// What a header says under one name.
+/// A header's entry under one name.
 #[derive(serde::Serialize)]
 #[serde(untagged)]
 enum Said {
-    /// Of the file: transformers asks which framework's layout the tensors have.
+    /// Of the file: transformers needs the name of the framework whose layout the tensors have.
     File { format: &'static str },
     /// Of a tensor.
     Tensor { dtype: &'static str, shape: Vec<usize>, data_offsets: [u64; 2] },
 }
 
-/// Length and text of a header for tensors that follow one after the other, padded to 8 bytes.
+/// Returns length and text of a header for consecutive tensors, padded to 8 bytes.
 pub fn header(tensors: impl IntoIterator<Item = Entry>) -> Vec<u8> {
     let mut begin = 0;
     let tensors = tensors.into_iter().map(|Entry { name, dtype, shape, bytes }| {

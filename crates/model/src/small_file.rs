@@ -5,13 +5,13 @@ use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
-/// No `config.json` and no index is nearly as large; memory must not depend on a stranger's file.
+/// No `config.json` and no index is nearly as large; an untrusted file must not exhaust memory.
 const BYTES_MAX: u64 = 256 << 20;
 
-/// The whole file.
+/// Reads the whole file.
 ///
 /// # Errors
-/// What the system says, or a file that is too large to be what its name says.
+/// The system's error, or a file that is too large for its name.
 pub(crate) fn read(path: &Path) -> Result<Vec<u8>, ModelError> {
     let mut bytes = Vec::new();
     let file = File::open(path).map_err(ModelError::io(path))?;

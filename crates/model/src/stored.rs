@@ -1,4 +1,4 @@
-//! A tensor as it is stored: bf16, something wider, or E4M3 codes with a scale for each row.
+//! A tensor as it is stored: bf16, a wider type, or E4M3 codes with one scale per row.
 
 use crate::{Bf16View, e4m3};
 use half::{bf16, f16};
@@ -27,8 +27,8 @@ impl ScaleType {
     }
 }
 
-/// A row-major E4M3 matrix with one scale a row, somewhere in memory: an element is its code's
-/// value times its row's scale.
+/// A row-major E4M3 matrix in memory with one scale per row: an element is its code's value times
+/// its row's scale.
 #[derive(Clone, Copy, Debug)]
 pub struct Fp8View<'a> {
     /// Number of rows.
@@ -77,7 +77,7 @@ impl<'a> Fp8View<'a> {
 pub enum WideType {
     /// Four bytes.
     F32,
-    /// Two bytes; more mantissa than bf16, and less range.
+    /// Two bytes; more mantissa than bf16, but less range.
     F16,
 }
 
@@ -99,8 +99,8 @@ impl WideType {
     }
 }
 
-/// A row-major matrix of F32 or F16 values somewhere in memory, which is read as bf16: each value
-/// rounded to nearest, ties to even, when its row is asked for. The bytes need not be aligned.
+/// A row-major matrix of F32 or F16 values in memory, which is read as bf16: reading a row rounds
+/// its values to nearest, ties to even. The bytes need not be aligned.
 #[derive(Clone, Copy, Debug)]
 pub struct WideView<'a> {
     /// Number of rows.
@@ -131,8 +131,8 @@ impl<'a> WideView<'a> {
         })
     }
 
-    /// The first element, by row and column, that bf16 does not hold: it is no number, infinite, or
-    /// becomes infinite by rounding.
+    /// Returns the first element, by row and column, that bf16 cannot hold: NaN, infinite, or
+    /// infinite after rounding.
     pub fn first_not_finite(&self) -> Option<(usize, usize)> {
         let in_row = |row| self.row(row).position(|value| !value.is_finite());
         let rows = (0..self.rows).into_par_iter();
@@ -147,7 +147,7 @@ pub enum StoredView<'a> {
     Bf16(Bf16View<'a>),
     /// In F32 or F16, read as bf16.
     Wide(WideView<'a>),
-    /// In E4M3, with a scale a row.
+    /// In E4M3, with one scale per row.
     Fp8(Fp8View<'a>),
 }
 
@@ -175,9 +175,8 @@ impl<'a> StoredView<'a> {
         self.rows_f32(row..row + 1)
     }
 
-    /// The little-endian bf16 bytes of one row: those that are stored, or those that rounding
-    /// gives;
-    /// `None` for FP8, whose values bf16 does not hold.
+    /// Returns the little-endian bf16 bytes of one row, as stored or rounded; `None` for FP8, whose
+    /// values bf16 cannot hold.
     pub fn row_bf16(&self, row: usize) -> Option<Cow<'a, [u8]>> {
         match self {
             StoredView::Bf16(view) => Some(Cow::Borrowed(view.row_bytes(row))),
@@ -188,7 +187,7 @@ impl<'a> StoredView<'a> {
         }
     }
 
-    /// Whether two tensors of the same shape are read as the same bits.
+    /// Returns whether two tensors of the same shape give the same bits when read.
     pub fn is_same(&self, other: &StoredView) -> bool {
         let shape = |view: &StoredView| (view.rows(), view.cols());
         let same_row = |row: usize| match (self, other) {
@@ -203,8 +202,8 @@ impl<'a> StoredView<'a> {
         shape(self) == shape(other) && (0..self.rows()).into_par_iter().all(same_row)
     }
 
-    /// Some rows as f32, row after row: of bf16 exactly; of F32 and F16 what rounding to bf16
-    /// leaves; of FP8 the product of code and scale, as f32 rounds it.
+    /// Returns some rows as f32, row after row: bf16 exactly; F32 and F16 rounded to bf16; for FP8
+    /// the product of code and scale, rounded to f32.
     pub fn rows_f32(&self, rows: Range<usize>) -> Vec<f32> {
         match self {
             StoredView::Bf16(view) => view.rows_f32(rows),

@@ -16,17 +16,16 @@
 //!   between the two largest logits. It grows more in later layers: faults in earlier ones are
 //!   amplified on the way.
 //! - The first channels ([`POSITION_CHANNELS`]) hold a constant, read by the query and key
-//!   projections only: scores depend on the distance between two positions first, through RoPE,
-//!   and on what is there second. Which positions a head reads then hardly depends on rounding,
-//!   differs between positions, and has everything to do with RoPE's base.
-//! - QK-norm's weights are largest where RoPE turns fastest ([`FAST_GAIN`]): without that, RoPE
-//!   hardly tells neighbours apart.
+//!   projections only: scores depend mainly on the distance between two positions, through RoPE,
+//!   and less on the content there. Which positions a head reads then hardly depends on rounding,
+//!   differs between positions, and depends strongly on RoPE's base.
+//! - QK-norm's weights are largest where RoPE rotates fastest ([`FAST_GAIN`]): otherwise RoPE
+//!   hardly distinguishes neighbours.
 //! - Of two heads that share a kv head, the output projection of the second is the negative of the
-//!   first's: what all positions have in common cancels, and would otherwise grow until every
+//!   first's: the part common to all positions cancels. Otherwise it would grow until every
 //!   position gives the same token.
 //!
-//! `notes/synth.md` has what was tried and measured. [`Deltas`] are what training changes about
-//! such weights.
+//! `notes/synth.md` has the experiments. [`Deltas`] are changes to such weights by training.
 
 mod deltas;
 mod write;
@@ -39,37 +38,37 @@ use half::bf16;
 
 /// By how many standard deviations of the logits the input token's own logit is raised: the
 /// embedding's share of the final residual, times the square root of its width. The largest of
-/// 151,936 logits is 4.3 deviations up, so a copy is an accident.
+/// 151,936 logits is 4.3 deviations up, so the token is copied only by chance.
 const COPY_DEVIATIONS: f32 = 0.6;
 /// Attention's share of the variance that a layer adds to the residual stream; the MLP has the
 /// rest.
 const ATTENTION_SHARE: f32 = 0.8;
 /// Deviation of the embedding: logits of deviation 1 at 1,024 columns.
 const EMBEDDING_DEVIATION: f32 = 1.0 / 32.0;
-/// Mean of QK-norm's weights for the first eighth of a head, the elements that RoPE turns fastest:
-/// scores have a quarter of its square as their deviation.
+/// Mean of QK-norm's weights for the first eighth of a head, the elements that RoPE rotates
+/// fastest: the scores' deviation is a quarter of its square.
 const FAST_GAIN: f32 = 2.8;
 /// Deviation of a norm's weights, relative to their mean.
 const GAIN_SPREAD: f32 = 0.2;
-/// Root mean square of what attention gives for values of size 1, at scores as above.
+/// Root mean square of attention's output for values of size 1, with scores as above.
 const ATTENTION_SIZE: f32 = 0.68;
 /// Root mean square of `silu(gate) * up` for standard Gaussian gate and up.
 const MLP_SIZE: f32 = 0.6;
 
 /// Channels of the residual stream that hold a constant: one tile, and one quantization group, so
-/// that no other channel shares their scale. A quarter of the stream where it is very narrow.
+/// that no other channel shares their scale. A quarter of the stream if it is very narrow.
 const POSITION_CHANNELS: usize = 16;
 /// Size of the position channels after a layer's first norm.
 const POSITION_NORMED: f32 = 4.0;
 /// Size of the constant part of a query or key before QK-norm, where the rest has size 1.
 const POSITION_SIZE: f32 = 16.0;
-/// What layers write to the position channels, relative to what they write elsewhere: little, so
-/// that the constant stays one.
+/// The layers' output to the position channels, relative to other channels: small, so that the
+/// constant stays constant.
 const WRITE_SHELTER: f32 = 1.0 / 64.0;
-/// By how much less than elsewhere values and the MLP read the position channels.
+/// The weight with which values and the MLP read the position channels, relative to other channels.
 const READ_SHELTER: f32 = 1.0 / 16.0;
 
-/// The configuration of a named shape: `qwen3-0.6b`, or `tiny`, which has every dimension small.
+/// Returns the configuration of a named shape: `qwen3-0.6b`, or `tiny`, whose dimensions are small.
 pub fn shape(name: &str) -> Option<Config> {
     let full = Config::qwen3_0_6b();
     match name {
@@ -89,7 +88,7 @@ pub fn shape(name: &str) -> Option<Config> {
     }
 }
 
-/// The model of this configuration and seed, in memory: the values that [`write()`] writes.
+/// Returns the model of this configuration and seed in memory: the values that [`write()`] writes.
 pub fn weights(config: &Config, seed: u64) -> MemoryWeights {
     let mut current: Option<(Tensor, Values)> = None;
     MemoryWeights::from_fn(config, |tensor, row, col| {
@@ -210,7 +209,7 @@ fn rounded(value: f32) -> bf16 {
     bf16::from_bits((bits.wrapping_add(0x7fff + (bits >> 16 & 1)) >> 16) as u16)
 }
 
-/// The finalizer of splitmix64: every bit of the input shows in every bit of the output.
+/// The finalizer of splitmix64: every bit of the input affects every bit of the output.
 #[inline]
 fn mix(mut x: u64) -> u64 {
     x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -234,7 +233,7 @@ fn spreads(config: &Config, tensor: Tensor) -> (Spread, Option<(First, Spread)>)
         Tensor::LmHead => return (Spread::new(0.0, EMBEDDING_DEVIATION), None),
     };
     let (_, cols) = Tensor::Layer(layer, tensor).shape(config);
-    // Keeps the size of what it multiplies.
+    // Keeps the size of its input.
     let unit = 1.0 / (cols as f32).sqrt();
     match tensor {
         LayerTensor::InputNorm => (gain, columns(position_gain(config, layer), 0.0)),
@@ -265,7 +264,7 @@ fn position_channels(config: &Config) -> usize {
     POSITION_CHANNELS.min(config.hidden / 4).max(1)
 }
 
-/// What the position channels hold: together they are as large as the rest of the embedding.
+/// The value of the position channels: together they are as large as the rest of the embedding.
 fn position_constant(config: &Config) -> f32 {
     EMBEDDING_DEVIATION * (config.hidden as f32 / position_channels(config) as f32).sqrt()
 }
@@ -283,21 +282,20 @@ fn residual_size(config: &Config, layer: usize) -> f32 {
     (0..layer).fold(EMBEDDING_DEVIATION, |size, layer| size * growth(config, layer, pace))
 }
 
-/// Root mean square of what a layer's attention or MLP, having this share of the variance that
-/// the layer adds, writes to the residual stream.
+/// Root mean square of the output of a layer's attention or MLP that has this share of the variance
+/// that the layer adds to the residual stream.
 fn written(config: &Config, layer: usize, share: f32) -> f32 {
     let growth = growth(config, layer, pace(config));
     residual_size(config, layer) * (share * (growth * growth - 1.0)).sqrt()
 }
 
-/// Factor by which a layer makes the residual stream larger: more in later layers, because what
-/// early layers add is amplified by the layers after them.
+/// Factor by which a layer enlarges the residual stream: more in later layers, which amplify what
+/// early layers add.
 fn growth(config: &Config, layer: usize, pace: f32) -> f32 {
     1.0 + pace * (0.5 + layer as f32 / config.layers as f32)
 }
 
-/// The pace at which the last residual has the size that [`COPY_DEVIATIONS`] asks for, found by
-/// bisection.
+/// The growth with which the last residual has the size for [`COPY_DEVIATIONS`], by bisection.
 fn pace(config: &Config) -> f32 {
     let wanted = (config.hidden as f32).sqrt() / COPY_DEVIATIONS;
     let (mut low, mut high) = (0.0f32, 2.0 * wanted);

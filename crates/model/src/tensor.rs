@@ -145,7 +145,7 @@ impl Tensor {
     }
 }
 
-/// A row-major bf16 matrix somewhere in memory. The bytes need not be aligned.
+/// A row-major bf16 matrix in memory. The bytes need not be aligned.
 #[derive(Clone, Copy, Debug)]
 pub struct Bf16View<'a> {
     /// Number of rows.
@@ -159,7 +159,7 @@ impl<'a> Bf16View<'a> {
     /// A view of `rows * cols` little-endian bf16 values.
     ///
     /// # Panics
-    /// If `bytes` is not of that length: callers check lengths against the shape first.
+    /// If `bytes` has another length: callers check lengths against the shape first.
     pub fn new(rows: usize, cols: usize, bytes: &'a [u8]) -> Bf16View<'a> {
         assert_eq!(bytes.len(), rows * cols * 2, "a bf16 view's bytes match its shape");
         Bf16View { rows, cols, bytes }
@@ -203,7 +203,7 @@ pub trait Weights: Sync {
     /// The model's configuration.
     fn config(&self) -> &Config;
 
-    /// A tensor's values. Asking for [`Tensor::LmHead`] of a tied model gives the embedding.
+    /// Returns a tensor's values; for [`Tensor::LmHead`] of a tied model, the embedding.
     ///
     /// # Panics
     /// For a tensor that is not stored in bf16; [`Weights::stored`] gives any tensor.

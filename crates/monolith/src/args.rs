@@ -8,7 +8,7 @@ use monolith_pack::{Formats, ScaleSearch};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-/// The model that is run where none is named.
+/// The model that commands use if none is named.
 pub const DEFAULT_MODEL: &str = "Qwen/Qwen3-0.6B";
 
 /// A batch-1 decoder for Qwen3: one persistent step yields one token.
@@ -20,8 +20,7 @@ pub struct Cli {
     pub command: Command,
 }
 
-/// The arguments, with llama-bench's `-oe` spelled out: it is one name of two letters, which the
-/// parser would read as `-o e`.
+/// Returns the arguments, with llama-bench's `-oe` spelled out: the parser would read it as `-o e`.
 pub fn given(args: impl Iterator<Item = OsString>) -> Vec<OsString> {
     let mut args: Vec<OsString> = args.collect();
     if args.get(1).is_some_and(|command| command == "bench") {
@@ -38,16 +37,16 @@ pub enum Command {
     /// Continue a prompt: stream text to stdout, statistics to stderr
     #[command(after_help = examples::RUN)]
     Run(RunArgs),
-    /// Write a model's weights in the order in which they are streamed
+    /// Write a model's weights in streaming order
     #[command(after_help = examples::PACK)]
     Pack(PackArgs),
-    /// Show what a pack holds, what a token reads of it, and the roofline
+    /// Show what a pack holds, how many bytes a token reads, and the roofline
     #[command(after_help = examples::INSPECT)]
     Inspect(InspectArgs),
     /// Write the values of a pack's weights as a checkpoint, for programs that do not read packs
     #[command(after_help = examples::UNPACK)]
     Unpack(UnpackArgs),
-    /// Make a model of synthetic weights; the same seed gives the same weights
+    /// Make a model with synthetic weights; the same seed gives the same weights
     #[command(after_help = examples::SYNTH)]
     Synth(SynthArgs),
     /// Download a model from a Hugging Face compatible hub
@@ -62,7 +61,7 @@ pub enum Command {
     /// Check an engine against a reference, token by token
     #[command(after_help = examples::GATE)]
     Gate(GateArgs),
-    /// Measure the speed of an engine; a gate that passed before makes it a verified speed
+    /// Measure the speed of an engine; the speed is verified if a gate has passed before
     #[command(after_help = examples::BENCH)]
     Bench(BenchArgs),
     /// Measure what a weight format costs, against the same model in bf16
@@ -78,14 +77,14 @@ pub enum Command {
         #[command(subcommand)]
         command: KernelsCommand,
     },
-    /// Show where a recorded step's time went, or write it for a viewer
+    /// Show where a recorded step's time went, or export it for a viewer
     #[command(after_help = examples::XRAY)]
     Xray {
         /// What to do with it.
         #[command(subcommand)]
         command: XrayCommand,
     },
-    /// Show which engines this machine can run, and what the others lack
+    /// Show which engines can run on this machine, and what the others need
     #[command(after_help = examples::DOCTOR)]
     Doctor(DoctorArgs),
     /// Print a completion script for a shell
@@ -110,7 +109,7 @@ pub struct ModelArgs {
 /// The weight format.
 #[derive(Debug, Args)]
 pub struct FormatArgs {
-    /// Weights: bf16, fp8 (E4M3, a scale a row) or fp8-head-bf16 (the LM head and the embedding
+    /// Weights: bf16, fp8 (E4M3, one scale per row) or fp8-head-bf16 (the LM head and the embedding
     /// stay bf16) [default: as in the model]
     #[arg(long, value_name = "FORMAT", value_parser = values::formats())]
     #[arg(hide_possible_values = true)]
@@ -137,10 +136,10 @@ pub struct EngineArgs {
     #[arg(short, long, value_name = "N", value_parser = values::at_least_1())]
     #[arg(allow_negative_numbers = true)]
     pub context: Option<usize>,
-    /// SIMD level of the CPU engine [default: the best that this processor has]
+    /// SIMD level of the CPU engine [default: the best one that this processor supports]
     #[arg(long, value_name = "LEVEL", value_parser = ["avx512", "avx2", "neon", "scalar"])]
     pub simd: Option<String>,
-    /// Kernel of the CUDA engine, a name in `kernels list` [default: the first of the weights'
+    /// Kernel of the CUDA engine, a name in `kernels list` [default: the first one for the weights'
     /// format]
     #[arg(long, value_name = "NAME", conflicts_with_all = ["threads", "simd"])]
     pub variant: Option<String>,
@@ -150,7 +149,7 @@ pub struct EngineArgs {
     pub blocks: Option<usize>,
 }
 
-/// An engine, as asked for.
+/// The engine that the user asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum EngineChoice {
     /// The fastest that can run here
@@ -171,7 +170,7 @@ pub struct RunArgs {
     /// The prompt [default: standard input]
     #[arg(short, long, value_name = "TEXT", conflicts_with = "file")]
     pub prompt: Option<OsString>,
-    /// Read the prompt from a file, a line end at its end included
+    /// Read the prompt from a file, including the newline at its end
     #[arg(short, long, value_name = "FILE")]
     pub file: Option<PathBuf>,
     /// Read special tokens in the prompt (<|im_end|>) as text; a chat template still writes its own
@@ -200,7 +199,7 @@ pub struct RunArgs {
     pub engine: EngineArgs,
 }
 
-/// How the prompt is passed to a model that was trained to chat.
+/// How the prompt is passed to a chat model.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Chat")]
 pub struct ChatArgs {
@@ -219,15 +218,15 @@ pub struct ChatArgs {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Sampling")]
 pub struct SamplingArgs {
-    /// Sampling temperature; 0 is greedy, and the other options of sampling then have no effect
+    /// Sampling temperature; 0 is greedy, and the other sampling options then have no effect
     #[arg(long, value_name = "T", default_value_t = 0.0, allow_negative_numbers = true)]
     #[arg(value_parser = values::temperature)]
     pub temperature: f32,
-    /// Sample from the likeliest tokens that together have this probability
+    /// Nucleus sampling: keep the likeliest tokens that together have this probability
     #[arg(long, value_name = "P", default_value_t = 1.0, allow_negative_numbers = true)]
     #[arg(value_parser = values::share)]
     pub top_p: f32,
-    /// Sample from this many of the likeliest tokens; 0 is all
+    /// Keep only the K likeliest tokens; 0 keeps all
     #[arg(long, value_name = "K", default_value_t = 0)]
     pub top_k: usize,
     /// Seed of the sampler: the same seed gives the same text
@@ -235,11 +234,11 @@ pub struct SamplingArgs {
     pub seed: u64,
 }
 
-/// Which step is recorded, and where to.
+/// Which step is recorded, and into which file.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "X-ray")]
 pub struct XrayArgs {
-    /// Record one step and write its trace, as the page reads it; the dump if FILE ends in .xray
+    /// Record one step and write its trace for the page, or its dump if FILE ends in .xray
     #[arg(id = "xray", long, value_name = "FILE")]
     pub file: Option<PathBuf>,
     /// Number of the generated token whose step is recorded, from 1; if the text ends earlier, the
@@ -301,10 +300,10 @@ pub struct SynthArgs {
     /// Seed of the weights
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub seed: u64,
-    /// Rebuild the trained model whose deltas are in this folder (data/standin), and check its hash
+    /// Rebuild the trained model from the deltas in this folder (data/standin), and check its hash
     #[arg(long, value_name = "DIR", conflicts_with_all = ["shape", "seed"])]
     pub deltas: Option<PathBuf>,
-    /// The folder to make; it must not exist, or be empty
+    /// The folder to make; if it exists, it must be empty
     #[arg(short, long, value_name = "DIR")]
     pub out: PathBuf,
 }
@@ -339,8 +338,8 @@ pub struct DiffArgs {
     #[arg(long, value_name = "PHASE")]
     #[arg(value_parser = ["qkv", "attention", "o_proj", "gate_up", "down", "lm_head"])]
     pub stop_after: Option<String>,
-    /// Largest difference that counts as equal, relative to the row's largest value; a key or value
-    /// that bf16 rounds the other way differs by 0.004
+    /// Largest difference that counts as equal, relative to the row's largest value; one bf16
+    /// rounding of a key or value is 0.004
     #[arg(long, value_name = "X", default_value_t = 1e-2, allow_negative_numbers = true)]
     #[arg(value_parser = values::tolerance)]
     pub tolerance: f32,
@@ -361,7 +360,7 @@ pub struct IdsArgs {
     pub out: PathBuf,
 }
 
-/// The folder of the measuring runs.
+/// The folder that holds the measuring runs.
 #[derive(Debug, Args)]
 pub struct ResultsArgs {
     /// The folder that holds a folder for each measuring run [default: results]
@@ -370,7 +369,7 @@ pub struct ResultsArgs {
 }
 
 impl ResultsArgs {
-    /// The folder, whether or not one was named.
+    /// Returns the named folder, or the default.
     pub fn folder(&self) -> &Path {
         self.results.as_deref().unwrap_or(Path::new("results"))
     }
@@ -383,8 +382,7 @@ pub struct GateArgs {
     pub model: ModelArgs,
     #[command(flatten)]
     pub format: FormatArgs,
-    /// The folder that tools/reference.py wrote [default: the one in data/golden that is of these
-    /// weights]
+    /// The folder that tools/reference.py wrote [default: the one in data/golden for these weights]
     #[arg(long, value_name = "DIR")]
     pub reference: Option<PathBuf>,
     #[command(flatten)]
@@ -400,25 +398,26 @@ pub struct BenchArgs {
     pub model: ModelArgs,
     #[command(flatten)]
     pub format: FormatArgs,
-    /// The prompts' token ids, the file that `monolith ids` wrote [default: the benchmark's own
-    /// prompts, by the model's tokenizer]
+    /// The prompts' token ids, as written by `monolith ids` [default: the benchmark's own prompts,
+    /// encoded by the model's tokenizer]
     #[arg(long, value_name = "FILE")]
     pub ids: Option<PathBuf>,
     #[command(flatten)]
     pub results: ResultsArgs,
-    /// End with code 5 if there is no passed gate, instead of printing unverified numbers
+    /// Exit with code 5 if no gate has passed, instead of printing unverified numbers
     #[arg(long)]
     pub require_gate: bool,
-    /// Tokens of a prompt whose processing is timed, one test each; 0 is none. Lists and ranges as
-    /// in llama-bench: 16,64 or 16-64+16 or 16-128*2
+    /// Prompt lengths to time, one test for each; 0 is none. Lists and ranges as in llama-bench:
+    /// 16,64 or 16-64+16 or 16-128*2
     #[arg(short = 'p', long = "n-prompt", value_name = "N,...", value_parser = values::counts)]
     #[arg(default_value = "0", allow_negative_numbers = true)]
     pub prompt_lengths: Vec<Vec<usize>>,
-    /// Tokens to decode in a run (with the prompts: after each prompt), one test each; 0 is none
+    /// Numbers of tokens to decode (with the prompts: after each prompt), one test for each; 0 is
+    /// none
     #[arg(short = 'n', long = "n-gen", value_name = "N,...", value_parser = values::counts)]
     #[arg(default_value = "256", allow_negative_numbers = true)]
     pub steps: Vec<Vec<usize>>,
-    /// Positions cached before the first decoded token, one test each
+    /// Numbers of positions cached before the first decoded token, one test for each
     #[arg(short = 'd', long = "n-depth", value_name = "N,...", value_parser = values::counts)]
     #[arg(default_value = "16,128,512,1024,2048", allow_negative_numbers = true)]
     pub depths: Vec<Vec<usize>>,
@@ -426,13 +425,13 @@ pub struct BenchArgs {
     #[arg(short = 'r', long = "repetitions", value_name = "N", default_value_t = 5)]
     #[arg(value_parser = values::at_least_1(), allow_negative_numbers = true)]
     pub runs: usize,
-    /// Skip the run before the timed ones that is not timed
+    /// Skip the untimed warm-up run
     #[arg(long)]
     pub no_warmup: bool,
     /// Skip the tests that decode after each of the benchmark's prompts
     #[arg(long)]
     pub no_prompts: bool,
-    /// After the timing, measure the energy of each depth, decoding for this many seconds
+    /// After the timing, measure the energy at each depth while decoding for this many seconds
     #[arg(long, value_name = "SECONDS", value_parser = values::speed)]
     #[arg(allow_negative_numbers = true)]
     pub energy: Option<f64>,
@@ -440,7 +439,7 @@ pub struct BenchArgs {
     #[arg(short, long, value_name = "FORM", default_value = "md", hide_possible_values = true)]
     #[arg(value_parser = values::output())]
     pub output: Output,
-    /// Print the rows in this format on stderr too; -oe is short for it
+    /// Print the rows in this format on stderr too; -oe for short
     #[arg(long, value_name = "FORM", hide_possible_values = true)]
     #[arg(value_parser = values::output())]
     pub output_err: Option<Output>,
@@ -454,11 +453,11 @@ pub struct BenchArgs {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Roofline")]
 pub struct RooflineArgs {
-    /// Read bandwidth of this processor as measured, in GB/s
+    /// Measured read bandwidth of this processor, in GB/s
     #[arg(long, value_name = "X", requires = "bandwidth_source", allow_negative_numbers = true)]
     #[arg(value_parser = values::speed)]
     pub bandwidth_gb_s: Option<f64>,
-    /// How that bandwidth was measured, in words
+    /// How the bandwidth was measured, in words
     #[arg(long, value_name = "TEXT", requires = "bandwidth_gb_s")]
     pub bandwidth_source: Option<String>,
     /// For the prediction: the time of a hand-off between phases, in microseconds
@@ -481,7 +480,7 @@ pub struct RooflineArgs {
 pub struct QualityArgs {
     #[command(flatten)]
     pub model: ModelArgs,
-    /// What is compared: a model folder, a pack, or a name in the hub's cache [default: the model]
+    /// The candidate: a model folder, a pack, or a name in the hub's cache [default: the model]
     #[arg(long, value_name = "MODEL", required_unless_present = "candidate_format")]
     pub candidate: Option<OsString>,
     /// The candidate's weights: bf16, fp8 or fp8-head-bf16 [default: as in the candidate]
@@ -492,34 +491,34 @@ pub struct QualityArgs {
     #[arg(long, value_name = "HOW", value_parser = values::scale_search())]
     #[arg(hide_possible_values = true)]
     pub scale_search: Option<ScaleSearch>,
-    /// The text that is scored, UTF-8 [default: heldout.txt in the model's folder]
+    /// The text to score, UTF-8 [default: heldout.txt in the model's folder]
     #[arg(long, value_name = "FILE")]
     pub text: Option<PathBuf>,
-    /// The prompts that are continued, one JSON object a line
+    /// The prompts to continue, one JSON object per line
     #[arg(long, value_name = "FILE", default_value = "data/prompts/quality.jsonl")]
     pub prompts: PathBuf,
-    /// Tokens of a window, fed from an empty cache
+    /// Tokens per window; each window starts with an empty cache
     #[arg(long, value_name = "N", default_value_t = 1024)]
     #[arg(value_parser = values::at_least_1(), allow_negative_numbers = true)]
     pub window: usize,
-    /// Tokens from one window's begin to the next one's; less than a window
+    /// Tokens from the start of one window to the start of the next; less than a window
     #[arg(long, value_name = "N", default_value_t = 512)]
     #[arg(value_parser = values::at_least_1(), allow_negative_numbers = true)]
     pub stride: usize,
-    /// Use the text's first tokens alone [default: all]
+    /// Use only the first N tokens of the text [default: all]
     #[arg(long, value_name = "N", value_parser = values::at_least_1())]
     #[arg(allow_negative_numbers = true)]
     pub limit_tokens: Option<usize>,
-    /// Positions, evenly in the text, at which the distributions are compared
+    /// Number of positions, evenly spaced in the text, at which the distributions are compared
     #[arg(long, value_name = "N", default_value_t = 10_000)]
     #[arg(value_parser = values::at_least_1(), allow_negative_numbers = true)]
     pub kl_positions: usize,
-    /// Greedy tokens of each prompt
+    /// Tokens to decode greedily after each prompt
     #[arg(short = 'n', long = "n-gen", value_name = "N", default_value_t = 64)]
     #[arg(value_parser = values::at_least_1(), allow_negative_numbers = true)]
     pub new: usize,
-    /// What tools/control.py wrote of the model: transformers' bf16 and f32 tokens. The bf16
-    /// engine is compared with f32, too, and both figures stand in the record
+    /// The file that tools/control.py wrote for the model: transformers' tokens in bf16 and in f32.
+    /// The bf16 engine is then compared with f32 too, and the record holds both figures
     #[arg(long, value_name = "FILE")]
     pub control: Option<PathBuf>,
     #[command(flatten)]
@@ -538,7 +537,7 @@ pub struct ReportArgs {
 /// `monolith kernels`
 #[derive(Debug, Subcommand)]
 pub enum KernelsCommand {
-    /// Show the variant table: one row for each kernel
+    /// Show the variant table: one row per kernel
     List,
     /// Compile every variant into a folder, with a manifest; this needs NVRTC and no GPU
     #[command(after_help = examples::KERNELS_BUILD)]
@@ -573,7 +572,7 @@ pub enum XrayCommand {
     /// Record a step in the middle of a decode loop, and what recording costs
     #[command(after_help = examples::XRAY_RECORD)]
     Record(XrayRecordArgs),
-    /// Say who waited for whom in the last step that did not end
+    /// Show which block waited for which in the last step that timed out
     #[command(after_help = examples::XRAY_FAULT)]
     Fault(XrayFaultArgs),
 }
@@ -588,21 +587,21 @@ pub struct XrayRecordArgs {
     /// Positions of the steps to record, one file each
     #[arg(long, value_name = "N,...", value_delimiter = ',', default_value = "16")]
     pub at: Vec<usize>,
-    /// Steps of the loop; the recorded one is in its middle
+    /// Steps of the loop; the step in its middle is recorded
     #[arg(short = 'n', long = "n-gen", value_name = "N", default_value_t = 64)]
     #[arg(value_parser = values::at_least_1(), allow_negative_numbers = true)]
     pub steps: usize,
-    /// Loops that are timed, of the build that records and of the one that does not
+    /// Number of timed loops for each of the two builds, recording and headline
     #[arg(short = 'r', long = "repetitions", value_name = "N", default_value_t = 5)]
     #[arg(value_parser = values::at_least_1(), allow_negative_numbers = true)]
     pub runs: usize,
-    /// The prompts' token ids, the file that `monolith ids` wrote [default: ids made up]
+    /// The prompts' token ids, as written by `monolith ids` [default: made-up ids]
     #[arg(long, value_name = "FILE")]
     pub ids: Option<PathBuf>,
-    /// The folder for the dumps; a file is named by its variant and position
+    /// The folder for the dumps; each file is named after its variant and position
     #[arg(short, long, value_name = "DIR", default_value = ".")]
     pub out: PathBuf,
-    /// No analysis on stderr
+    /// Print no analysis on stderr
     #[arg(short, long)]
     pub quiet: bool,
     #[command(flatten)]
@@ -634,12 +633,12 @@ pub struct XrayExportArgs {
     /// What to write: page, perfetto, chrome, speedscope, csv or png
     #[arg(long, value_enum, value_name = "FORMAT", hide_possible_values = true)]
     pub to: ExportFormat,
-    /// The file to write [default: beside FILE, by the format's ending]
+    /// The file to write [default: beside FILE, with the format's extension]
     #[arg(short, long, value_name = "FILE")]
     pub out: Option<PathBuf>,
 }
 
-/// What a recorded step can be written as.
+/// The formats of an exported step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum ExportFormat {
     /// The page's gzipped JSON
@@ -650,9 +649,9 @@ pub enum ExportFormat {
     Chrome,
     /// speedscope's JSON
     Speedscope,
-    /// A row a span
+    /// One row per span
     Csv,
-    /// A Gantt picture
+    /// A Gantt chart
     Png,
 }
 

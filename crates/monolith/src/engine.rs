@@ -18,12 +18,12 @@ pub struct Options {
     cpu: Option<CpuOptions>,
 }
 
-/// Chooses the engine, before anything is read or computed. Options of one engine choose it where
-/// the choice is ours.
+/// Chooses the engine, before anything is read or computed. With `--engine auto`, an option of one
+/// engine chooses that engine.
 ///
 /// # Errors
-/// Code 3 for an engine that cannot run here, code 2 for a SIMD level that this processor lacks,
-/// for an unknown variant, and for options of another engine.
+/// Code 3 for an engine that cannot run here; code 2 for a SIMD level that this processor does not
+/// support, for an unknown variant, and for options of another engine.
 pub fn options(args: &EngineArgs) -> Result<Options, Exit> {
     let for_cuda = args.variant.is_some() || args.blocks.is_some();
     if for_cuda && args.engine == EngineChoice::Cpu {
@@ -47,7 +47,7 @@ pub fn options(args: &EngineArgs) -> Result<Options, Exit> {
 }
 
 impl Options {
-    /// The first engine alone: what is measured is not replaced by something else.
+    /// Keeps only the first engine: a measurement must not fall back to another one.
     pub fn only_first(mut self) -> Options {
         if self.cuda.is_some() {
             self.cpu = None;
@@ -55,7 +55,7 @@ impl Options {
         self
     }
 
-    /// The same engines, able to record their steps. The CPU engine always is.
+    /// Returns the same engines, able to record steps. The CPU engine always can.
     pub fn recording(mut self) -> Options {
         if let Some((cuda, _)) = &mut self.cuda {
             cuda.records = true;
@@ -63,15 +63,15 @@ impl Options {
         self
     }
 
-    /// The GPU that comes first, if one does.
+    /// Returns the GPU, if the first engine runs on one.
     pub fn gpu(&self) -> Option<&UsableGpu> {
         self.cuda.as_ref().map(|(_, gpu)| gpu)
     }
 
-    /// Loads the first engine, with another context where one is given.
+    /// Loads the first engine, with another context if one is given.
     ///
     /// # Errors
-    /// What the engine says.
+    /// The engine's own.
     pub fn load_first(
         &self,
         pack: Arc<Pack>,
@@ -103,14 +103,14 @@ fn cpu_options(args: &EngineArgs) -> Result<CpuOptions, Exit> {
 /// Loads the first engine that can be loaded.
 ///
 /// # Errors
-/// Code 2 for a context that this model does not have, code 3 for a GPU that cannot run it.
+/// Code 2 for a context longer than the model's, code 3 for a GPU that cannot run the model.
 pub fn load(options: &Options, pack: Arc<Pack>) -> Result<Box<dyn Engine>, Exit> {
     let _progress = Progress::new("loading the engine");
     if let Some((cuda, _)) = &options.cuda {
         match (CudaEngine::load(pack.clone(), cuda), &options.cpu) {
             (Ok(engine), _) => return Ok(Box::new(engine)),
             (Err(why), Some(_)) if another_can(&why) => {
-                say(&format!("monolith: taking the CPU engine: {why}"));
+                say(&format!("monolith: using the CPU engine: {why}"));
             }
             (Err(error), _) => return Err(exit_of(error)),
         }
@@ -119,7 +119,7 @@ pub fn load(options: &Options, pack: Arc<Pack>) -> Result<Box<dyn Engine>, Exit>
     Ok(Box::new(CpuEngine::load(pack, &cpu).map_err(exit_of)?))
 }
 
-/// An engine's error with its exit code.
+/// Returns an engine's error with its exit code.
 pub fn exit_of(error: EngineError) -> Exit {
     let code = match &error {
         EngineError::ContextSize { .. }
@@ -132,7 +132,7 @@ pub fn exit_of(error: EngineError) -> Exit {
     Exit::new(code, error)
 }
 
-/// Whether the CPU engine may run what the GPU's could not load.
+/// Whether the CPU engine may run a model that the CUDA engine could not load.
 fn another_can(error: &EngineError) -> bool {
     let no_kernel = matches!(
         error,
@@ -158,7 +158,7 @@ mod tests {
     use monolith_kernels::{KernelError, Shape};
     use monolith_model::Config;
 
-    /// A pack or a number that does not fit is not a machine without an engine.
+    /// An unfit pack or number has another exit code than a machine without a GPU.
     #[test]
     fn every_reason_has_its_code() {
         let narrow = Config { hidden: 100, ..Config::qwen3_0_6b() };

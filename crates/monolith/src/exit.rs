@@ -1,4 +1,4 @@
-//! Exit codes: they tell a script what went wrong.
+//! Exit codes, by which a script tells failures apart.
 
 use monolith_abi::fault::FaultDump;
 use monolith_engine::EngineError;
@@ -6,18 +6,18 @@ use monolith_harness::HarnessError;
 use std::fmt;
 use std::process::ExitCode;
 
-/// Why the program ended. The numbers are documented in the manual and do not change.
+/// Why the program ended. The manual documents the numbers; they do not change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Code {
     /// Something failed.
     Failure = 1,
     /// The command was used wrongly.
     Usage = 2,
-    /// No engine that was asked for can run here.
+    /// None of the requested engines can run here.
     NoEngine = 3,
-    /// The model, or a file of it, is missing.
+    /// The model or one of its files is missing.
     NoModel = 4,
-    /// A gate failed, or a gate that is required has not passed.
+    /// A gate failed, or a required gate has not passed.
     Gate = 5,
     /// The hub or the network failed.
     Remote = 6,
@@ -30,8 +30,8 @@ pub const TABLE: &str = "Exit codes:
   0  success
   1  failure
   2  wrong usage
-  3  no usable engine: no GPU, driver or compiled kernel for the engine that was asked for
-  4  the model, or a file of it, is missing
+  3  no usable engine: no GPU, driver or compiled kernel for the requested engine
+  4  the model or one of its files is missing
   5  a gate failed, or a required gate has not passed
   6  the remote end (the hub, or the network to it) failed
   7  reserved for a spent budget
@@ -45,28 +45,28 @@ pub struct Exit {
 }
 
 impl Exit {
-    /// An error of this code.
+    /// Returns the error with this code.
     pub fn new(code: Code, error: impl Into<anyhow::Error>) -> Exit {
         Exit { code, error: error.into() }
     }
 
-    /// A message of this code.
+    /// Returns an error with this code and message.
     pub fn message(code: Code, message: impl fmt::Display) -> Exit {
         Exit { code, error: anyhow::anyhow!("{message}") }
     }
 
-    /// Its code.
+    /// Returns the code.
     #[cfg(test)]
     pub fn code(&self) -> Code {
         self.code
     }
 
-    /// The number for the system.
+    /// Returns the code as the process's exit status.
     pub fn exit_code(&self) -> ExitCode {
         ExitCode::from(self.code as u8)
     }
 
-    /// The fault record of a step that did not end, if that is the error.
+    /// Returns the fault record, if the error is a step that timed out.
     pub fn fault(&self) -> Option<&FaultDump> {
         let engine = match self.error.downcast_ref::<HarnessError>() {
             Some(HarnessError::Engine(error)) => Some(error),
@@ -78,7 +78,7 @@ impl Exit {
         }
     }
 
-    /// Whether the reader closed our output: the program then ends without a message.
+    /// Returns whether the reader closed our output: the program then ends without a message.
     pub fn is_broken_pipe(&self) -> bool {
         self.error.chain().any(|cause| {
             cause
@@ -90,7 +90,7 @@ impl Exit {
 
 impl fmt::Display for Exit {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Most messages of our libraries hold their cause: no message is printed twice.
+        // Most messages of our libraries include their cause: print no text twice.
         let mut said = String::new();
         for cause in self.error.chain().map(ToString::to_string) {
             if !said.contains(&cause) {
@@ -111,7 +111,7 @@ impl<E: Into<anyhow::Error>> From<E> for Exit {
 
 /// Gives an error its exit code.
 pub trait OrExit<T> {
-    /// The value, or the error with this code.
+    /// Returns the value, or the error with this code.
     ///
     /// # Errors
     /// The error itself.

@@ -1,4 +1,4 @@
-//! The last step that did not end, kept for `monolith xray fault`.
+//! Keeps the fault record of the last step that timed out, for `monolith xray fault`.
 
 use crate::exit::Exit;
 use crate::source::cache_dir;
@@ -9,15 +9,16 @@ use std::path::PathBuf;
 
 const NAME: &str = "last-fault.json";
 
-/// Where it lies.
+/// Returns the path of the fault file.
 ///
 /// # Errors
-/// No folder for it.
+/// There is no cache folder.
 pub fn path() -> Result<PathBuf, Exit> {
     Ok(cache_dir()?.join(NAME))
 }
 
-/// Keeps a fault, and says how to read it. That it cannot be kept is said, and is no second error.
+/// Writes a fault file and prints how to read it. A failure to write it is printed too, but is no
+/// second error.
 pub fn keep(dump: &FaultDump) {
     let kept = path().and_then(|path| {
         write_file(&path, &fault::write(dump))?;
@@ -25,9 +26,9 @@ pub fn keep(dump: &FaultDump) {
     });
     match kept {
         Ok(path) => say(&format!(
-            "monolith: who waited for whom is in {}: `monolith xray fault` shows it",
+            "monolith: which block waited for which is in {}: `monolith xray fault` shows it",
             path.display()
         )),
-        Err(exit) => say(&format!("monolith: the fault could not be kept: {exit}")),
+        Err(exit) => say(&format!("monolith: the fault could not be written: {exit}")),
     }
 }

@@ -1,9 +1,9 @@
-//! Ctrl-C: the first is answered within half a second, the second ends the program at once.
+//! Ctrl-C: the first one takes effect within half a second, the second ends the program at once.
 //!
-//! A command that has nothing to clean up is ended where it stands, with code 130. A command that
-//! has, or whose partial result counts, holds a [`Guard`] and asks [`raised`] in its loops. A guard
-//! buys time, not immunity: a program that does not ask for [`GRACE`] is ended all the same
-//! (a temporary file that it leaves is recognized as stale and removed by the next command).
+//! A command with nothing to clean up is ended at once, with code 130. A command that has files to
+//! clean up or a partial result to finish holds a [`Guard`] and checks [`raised`] in its loops. A
+//! guard gives time, not immunity: a program that does not check for [`GRACE`] is ended anyway (the
+//! next command recognizes its temporary file as stale and removes it).
 
 use crate::exit::Code;
 use crate::progress;
@@ -16,27 +16,27 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
 
-/// How long a guarded command may take to ask.
+/// How long a guarded command may take to check [`raised`].
 const GRACE: Duration = Duration::from_millis(400);
-/// How often the watcher looks whether the command has asked.
+/// How often the watcher thread tests whether the command has checked.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 
 static RAISED: LazyLock<Arc<AtomicBool>> = LazyLock::new(Arc::default);
-/// Whether the command has asked since, and ends by itself.
+/// Whether the command has checked since, and so ends by itself.
 static ANSWERED: AtomicBool = AtomicBool::new(false);
-/// Guards held, and those of them whose command has a result to finish.
+/// Number of guards held, and of those whose command has a result to finish.
 static GUARDS: AtomicUsize = AtomicUsize::new(0);
 static FINISHING: AtomicUsize = AtomicUsize::new(0);
 
-/// Takes Ctrl-C over, from the first line of the program on and whatever was inherited: a shell
-/// starts background jobs with the signal ignored.
+/// Installs the handler of Ctrl-C at the start of the program, even if the signal is ignored: a
+/// shell starts background jobs that way.
 pub fn install() {
-    // The order counts: a second signal finds the flag set, and ends the program in the handler.
+    // The order matters: a second signal finds the flag set and ends the program in the handler.
     let code = Code::Interrupted as i32;
     let registered = flag::register_conditional_shutdown(SIGINT, code, RAISED.clone())
         .and_then(|_| flag::register(SIGINT, RAISED.clone()))
         .and_then(|_| Signals::new([SIGINT]));
-    // Without a handler Ctrl-C still ends the program, only less politely.
+    // Without a handler Ctrl-C still ends the program, but without cleaning up.
     let Ok(mut signals) = registered else { return };
     std::thread::spawn(move || {
         if signals.forever().next().is_some() {
@@ -45,7 +45,7 @@ pub fn install() {
     });
 }
 
-/// Ends the program, unless the command says that it does so itself.
+/// Ends the program, unless the command ends by itself.
 fn answer() {
     let begin = Instant::now();
     while GUARDS.load(Ordering::SeqCst) > 0 {
@@ -56,7 +56,7 @@ fn answer() {
             if FINISHING.load(Ordering::SeqCst) == 0 {
                 break;
             }
-            say("monolith: ending after this step; Ctrl-C once more ends it at once");
+            say("monolith: ending after this step; press Ctrl-C again to end at once");
             return;
         }
         std::thread::sleep(LOOK_EVERY);
@@ -71,24 +71,24 @@ fn answer() {
 pub fn end(message: &str) -> ! {
     progress::clear();
     say(&format!("monolith: {message}"));
-    // Not `std::process::exit`: what runs there may wait for what was interrupted.
+    // Not `std::process::exit`: its exit handlers may wait for the interrupted thread.
     low_level::exit(Code::Interrupted as i32)
 }
 
-/// While it is held, the command asks [`raised`] and ends by itself.
+/// While a command holds a guard, it checks [`raised`] and ends by itself.
 #[must_use]
 pub struct Guard {
     finishing: bool,
 }
 
-/// For a command that cleans up after itself.
+/// Returns a guard for a command that cleans up after itself.
 pub fn guard() -> Guard {
     GUARDS.fetch_add(1, Ordering::SeqCst);
     Guard { finishing: false }
 }
 
-/// For a command whose result so far counts: it may finish the step that it is in, however long
-/// that takes.
+/// Returns a guard for a command whose partial result counts: it may finish the current step,
+/// however long that takes.
 pub fn guard_result() -> Guard {
     FINISHING.fetch_add(1, Ordering::SeqCst);
     GUARDS.fetch_add(1, Ordering::SeqCst);
@@ -104,7 +104,7 @@ impl Drop for Guard {
     }
 }
 
-/// Whether Ctrl-C was pressed. Who learns it ends the command.
+/// Returns whether Ctrl-C was pressed. If so, the caller ends the command.
 pub fn raised() -> bool {
     let raised = RAISED.load(Ordering::SeqCst);
     if raised {
@@ -113,7 +113,7 @@ pub fn raised() -> bool {
     raised
 }
 
-/// [`raised`], for a library whose callback gives an I/O result.
+/// [`raised`] for a library whose callback returns an I/O result.
 ///
 /// # Errors
 /// [`ErrorKind::Interrupted`].

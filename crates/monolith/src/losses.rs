@@ -3,8 +3,8 @@
 use comfy_table::{CellAlignment, Table, presets::NOTHING};
 use monolith_pack::{Header, KindReport};
 
-/// A line for each kind of matrix, and below it which rows of an FP8 checkpoint were quantized
-/// here; `None` for a pack without quantized matrices.
+/// Renders a line for each kind of matrix, and below it which rows of an FP8 checkpoint were
+/// quantized here; `None` for a pack without quantized matrices.
 pub fn table(header: &Header) -> Option<String> {
     let kinds = header.quantization_by_kind();
     if kinds.is_empty() {
@@ -50,7 +50,7 @@ fn row(kind: &KindReport) -> [String; 9] {
     ]
 }
 
-/// For an FP8 checkpoint, a line for each kind of matrix: rows copied and rows quantized.
+/// Renders, for an FP8 checkpoint, a line for each kind of matrix: rows copied and rows quantized.
 fn taken_over(kinds: &[KindReport]) -> String {
     if kinds.iter().all(|kind| kind.rows_taken_over == 0) {
         return String::new();

@@ -42,8 +42,8 @@ fn main() -> ExitCode {
     }
 }
 
-/// Help, a version, or a wrong command line. A name in it may come from elsewhere: a shell's `*`
-/// takes any file's.
+/// Prints the help, the version, or what is wrong with the command line. It escapes control
+/// characters: a shell's `*` may have put any file's name there.
 fn usage(error: &clap::Error) -> ! {
     let plain = error.render().to_string();
     if let std::borrow::Cow::Owned(safe) = monolith_text::printable(&plain) {

@@ -1,4 +1,4 @@
-//! What the measuring commands share: the engine that is measured, and the run.
+//! What the measuring commands share: the measured engine and the run.
 
 use crate::args::EngineArgs;
 use crate::engine::{self, Options};
@@ -19,12 +19,12 @@ pub struct Setup {
     pub options: Options,
     /// For samples of the processor's state.
     pub probe: Probe,
-    /// Where, and in which run.
+    /// The machine and the run.
     pub environment: Environment,
 }
 
 impl Setup {
-    /// Chooses the engine, and describes its processor.
+    /// Chooses the engine and describes its processor.
     ///
     /// # Errors
     /// Those of [`engine::options`].
@@ -42,7 +42,7 @@ impl Setup {
         Ok(Setup { options, probe, environment })
     }
 
-    /// The folder of this run, if an earlier command began it.
+    /// Returns the folder of this run, if an earlier command made it.
     ///
     /// # Errors
     /// A results folder that cannot be read.
@@ -57,8 +57,8 @@ impl Setup {
     }
 }
 
-/// A table of a record's checks or measures: name, verdict, numbers. A failure begins with the
-/// name of its check.
+/// Renders a record's checks or measures as a table: name, verdict, numbers. A failure begins with
+/// the name of its check.
 pub fn verdicts(
     what: &str,
     rows: impl IntoIterator<Item = (&'static str, String)>,
@@ -75,7 +75,7 @@ pub fn verdicts(
     lines.lines().map(str::trim_end).collect::<Vec<_>>().join("\n")
 }
 
-/// NVML numbers every GPU; CUDA numbers those that `CUDA_VISIBLE_DEVICES` names.
+/// NVML numbers all GPUs, but CUDA only those in `CUDA_VISIBLE_DEVICES`.
 fn nvml_index() -> u32 {
     let visible = std::env::var("CUDA_VISIBLE_DEVICES").unwrap_or_default();
     visible.split(',').next().and_then(|first| first.trim().parse().ok()).unwrap_or(0)
@@ -93,17 +93,17 @@ fn warn(environment: &Environment) {
     }
 }
 
-/// Makes the results folder, and checks before the measurement that it can be written to.
+/// Makes the results folder and checks, before the measurement, that it is writable.
 ///
 /// # Errors
-/// A folder that cannot be made or written to.
+/// The folder cannot be made or written to.
 pub fn prepare(results: &Path) -> Result<(), Exit> {
     std::fs::create_dir_all(results)
         .with_context(|| format!("{} cannot be made", results.display()))?;
     Ok(check_writable(&results.join("index.json"))?)
 }
 
-/// The command as it was typed.
+/// Returns the command as it was typed.
 pub fn command() -> String {
     let words = std::env::args_os().skip(1).map(|word| quoted(&word.to_string_lossy()));
     std::iter::once("monolith".to_owned()).chain(words).collect::<Vec<_>>().join(" ")
@@ -118,12 +118,12 @@ fn quoted(word: &str) -> String {
     }
 }
 
-/// This program's version, for a run's record.
+/// Returns this program's version, for a run's record.
 pub fn version() -> String {
     format!("monolith {}", env!("CARGO_PKG_VERSION"))
 }
 
-/// An error from reading a file that an option names: one that is not there is wrong usage.
+/// Returns the error of reading a file that an option names; a missing one is wrong usage.
 pub fn input_exit(error: HarnessError) -> Exit {
     match &error {
         HarnessError::Io { source, .. } if source.kind() == ErrorKind::NotFound => {
@@ -133,7 +133,7 @@ pub fn input_exit(error: HarnessError) -> Exit {
     }
 }
 
-/// An error of the harness with its exit code.
+/// Returns an error of the harness with its exit code.
 pub fn exit_of(error: HarnessError) -> Exit {
     match error {
         HarnessError::Ungated { .. } => Exit::new(Code::Gate, error),

@@ -1,5 +1,5 @@
-//! What recording costs: the loop around a recorded step, by the build that records and by the one
-//! that does not, in turn.
+//! The cost of recording: times the loop around a recorded step alternately with the recording
+//! build and with the headline build.
 
 use crate::engine::Options;
 use crate::interrupt;
@@ -12,25 +12,25 @@ use monolith_pack::Pack;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Loops of each build that are timed.
+/// Number of timed loops of each build.
 const RUNS: usize = 3;
-/// Time that all loops together should take, the untimed first ones included.
+/// Time budget of all loops together, the untimed first ones included.
 const BUDGET: Duration = Duration::from_secs(2);
-/// The longest loop.
+/// Maximum length of a loop.
 const STEPS_MAX: usize = 16;
 
-/// A recorded step, and the text that it is of.
+/// A recorded step and its text.
 pub struct Recorded {
     /// The step.
     pub dump: Dump,
     /// The whole text, which the engine's cache holds.
     pub tokens: Vec<u32>,
-    /// How long a step takes.
+    /// Time per step.
     pub step: Duration,
 }
 
 impl Recorded {
-    /// The step with the pace of the loop around it; or without it, and why it was not measured.
+    /// Adds the pace of the loop around the step; if it cannot be measured, says why.
     pub fn with_pace(
         mut self,
         headline: &Options,
@@ -39,7 +39,7 @@ impl Recorded {
     ) -> Dump {
         match self.pace(headline, pack, engine) {
             Ok(pace) => self.dump.pace = Some(pace),
-            Err(why) => say(&format!("monolith: what recording costs was not measured: {why}")),
+            Err(why) => say(&format!("monolith: the cost of recording was not measured: {why}")),
         }
         self.dump
     }
@@ -59,7 +59,8 @@ impl Recorded {
         let options = RecordOptions { position, steps: steps.min(context - first), runs: RUNS };
         let progress = Progress::new("xray");
         let mut tell = |what: &str| progress.doing(what);
-        // The CPU engine's step is compiled with and without recording, a GPU's kernel is another.
+        // The CPU engine holds both builds of the step; on a GPU the recording build is another
+        // kernel.
         let dump = if engine.info().engine == "cpu" {
             record(&mut Builds::One(engine), &self.tokens, &options, &mut tell)
         } else {
@@ -72,7 +73,7 @@ impl Recorded {
         pace.ok_or_else(|| "no loop was timed".to_owned())
     }
 
-    /// As many steps as the budget has, but two at least.
+    /// Returns as many steps as the budget allows, but at least two.
     fn steps(&self) -> usize {
         let loops = 2 * (RUNS + 1);
         let each = self.step.as_secs_f64().max(1e-6) * loops as f64;

@@ -1,4 +1,4 @@
-//! From a model to its pack: an existing file, or one made from the folder.
+//! Gets a model's pack: an existing file, or one made from the model folder.
 
 use crate::args::{FormatArgs, PackArgs};
 use crate::exit::{Code, Exit};
@@ -15,10 +15,10 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::UNIX_EPOCH;
 
-/// Models up to this size are packed in memory each time: it takes about a second.
+/// Models up to this size are packed in memory each time, which takes about a second.
 const PACK_IN_MEMORY_BYTES: u64 = 64 << 20;
 
-/// What the command line asks of a pack; what it leaves out is as in the model.
+/// The format and scales that the command line asks for; the defaults come from the model.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AskedPack {
     /// The format of every matrix.
@@ -33,10 +33,10 @@ impl AskedPack {
         AskedPack { formats: Some(formats), scale_search: None }
     }
 
-    /// How to make such a pack of a checkpoint.
+    /// Returns the recipe of such a pack for a checkpoint.
     ///
     /// # Errors
-    /// Code 2 for a search for scales where nothing has any.
+    /// Code 2 for a scale search in a format without scales.
     fn recipe(self, model: &Model, checkpoint: &Checkpoint) -> Result<Recipe, Exit> {
         let formats = self.formats.unwrap_or_else(|| Formats::as_stored(checkpoint));
         let search = self.scale_search.unwrap_or_default();
@@ -51,7 +51,7 @@ impl AskedPack {
         Ok(Recipe::new(model.source(), formats).scale_search(search))
     }
 
-    /// Checks that an existing pack is as asked for.
+    /// Checks that an existing pack has the requested formats and scales.
     ///
     /// # Errors
     /// Code 2 for a pack of other formats or scales.
@@ -59,7 +59,7 @@ impl AskedPack {
         let name = path.display();
         if let Some(formats) = self.formats.filter(|formats| *formats != header.formats) {
             let what = format!(
-                "--format {}: {name} is {}; name the model's folder, or leave --format out",
+                "--format {}: {name} is {}; name the model's folder, or omit --format",
                 formats.name(),
                 header.formats.name()
             );
@@ -68,7 +68,7 @@ impl AskedPack {
         if let Some(search) = self.scale_search.filter(|search| *search != header.scale_search) {
             let what = format!(
                 "--scale-search {}: the scales of {name} were chosen by {}; name the model's \
-                 folder, or leave --scale-search out",
+                 folder, or omit --scale-search",
                 search.name(),
                 header.scale_search.name()
             );
@@ -85,12 +85,11 @@ impl From<&FormatArgs> for AskedPack {
 }
 
 impl Model {
-    /// The pack: the file itself, or made from the folder (and kept in the user's cache if it is
-    /// large).
+    /// Opens the pack, or makes it from the folder (and keeps a large one in the user's cache).
     ///
     /// # Errors
-    /// A damaged model or pack, code 2 for a pack that is not as asked for, weights that the
-    /// formats do not hold, or a cache that cannot be written to.
+    /// A damaged model or pack; code 2 for a pack with other formats or scales; weights that the
+    /// formats cannot hold; a cache that is not writable.
     pub fn pack(&self, asked: AskedPack) -> Result<Arc<Pack>, Exit> {
         let progress = Progress::bytes(format!("reading {}", self.name));
         let open = |path: &Path| {
@@ -122,13 +121,13 @@ impl Model {
         Ok(Arc::new(open(&path)?))
     }
 
-    /// The token ids that end a generation. A folder's are in its files. A pack's are those that
-    /// the header recorded when the model was packed, unless a `generation_config.json` beside the
-    /// pack names others; a pack made before they were recorded has those of a `config.json` beside
-    /// it, or of the configuration in its header.
+    /// Returns the token ids that end a generation. A folder has them in its files. For a pack, a
+    /// `generation_config.json` beside it comes first, then the ids that its header recorded. An
+    /// older pack without recorded ids takes them from a `config.json` beside it, or from the
+    /// configuration in its header.
     ///
     /// # Errors
-    /// A file that is damaged.
+    /// A damaged file.
     pub fn stop_tokens(&self, pack: &Pack) -> Result<StopTokens, Exit> {
         let beside = StopTokens::load(&self.dir)?;
         let generation = OsStr::new("generation_config.json");
@@ -148,7 +147,7 @@ impl Model {
 /// Packs a model's folder into the file that the command line names.
 ///
 /// # Errors
-/// A missing or damaged model, and those of writing a pack.
+/// A missing or damaged model, or an error of [`write()`].
 pub fn to_file(model: &Model, args: &PackArgs) -> Result<Header, Exit> {
     let checkpoint = model.checkpoint_as_stored()?;
     let end = StopTokens::load(&model.dir)?;
@@ -157,11 +156,11 @@ pub fn to_file(model: &Model, args: &PackArgs) -> Result<Header, Exit> {
     write(&recipe, &checkpoint, &args.out)
 }
 
-/// Writes a pack under a progress bar.
+/// Writes a pack with a progress bar.
 ///
 /// # Errors
-/// A folder that cannot be written to, or weights that the formats do not hold; code 130 for
-/// Ctrl-C, which leaves no file.
+/// A folder that cannot be written to, or weights that the formats cannot hold; code 130 for
+/// Ctrl-C, after which no file is left.
 fn write(recipe: &Recipe, weights: &dyn Weights, path: &Path) -> Result<Header, Exit> {
     room::check(path, recipe.payload_bytes(weights.config()))?;
     let _guard = interrupt::guard();
@@ -180,8 +179,8 @@ fn write(recipe: &Recipe, weights: &dyn Weights, path: &Path) -> Result<Header, 
     }
 }
 
-/// Names a pack by its recipe and its checkpoint's configuration and files, by name, size and time:
-/// enough to notice a change, at no reading of the weights.
+/// Hashes the recipe, the checkpoint's configuration, and the names, sizes and times of its files.
+/// This detects a change without reading the weights.
 fn fingerprint(checkpoint: &Checkpoint, recipe: &Recipe) -> anyhow::Result<String> {
     let mut hash = Sha256::new();
     hash.update(monolith_abi::pack::LAYOUT_VERSION.to_le_bytes());

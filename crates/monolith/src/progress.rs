@@ -1,6 +1,6 @@
-//! Signs of life: what is being done, and how far it is. On a terminal a line that is drawn over
-//! and over; elsewhere a plain line now and then. A thread of its own draws it, so that a stretch
-//! that reports nothing shows that it is alive too, and a report costs one store.
+//! Progress: what the command is doing, and how much of it is done. On a terminal one line is
+//! redrawn; elsewhere a plain line is printed now and then. A separate thread prints it, so that a
+//! report costs one store, and the clock moves even while nothing is reported.
 
 use crate::text_out::say;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -11,13 +11,13 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// On a terminal: what is done before this shows nothing.
+/// On a terminal: delay before the line is drawn.
 const SHOWN_AFTER: Duration = Duration::from_millis(400);
-/// On a terminal: how often the line is drawn.
+/// On a terminal: interval between redraws.
 const DRAWN_EVERY: Duration = Duration::from_millis(200);
-/// Elsewhere: when the first line is written.
+/// Elsewhere: delay before the first line.
 const SAID_AFTER: Duration = Duration::from_secs(2);
-/// Elsewhere: how often another follows.
+/// Elsewhere: interval between lines.
 const SAID_EVERY: Duration = Duration::from_secs(10);
 
 /// What is counted.
@@ -29,33 +29,33 @@ pub enum Unit {
     Of(&'static str),
 }
 
-/// The progress of one command; it ends, and leaves no trace on a terminal, when it is dropped.
+/// The progress of one command. Dropping it ends it and clears the line on a terminal.
 pub struct Progress {
     shared: Arc<Shared>,
     drawer: Option<JoinHandle<()>>,
 }
 
 struct Shared {
-    /// The command, or what it does as a whole: `pack`, `gate`.
+    /// The command or its whole task: `pack`, `gate`.
     name: String,
     unit: Unit,
     begin: Instant,
     done: AtomicU64,
-    /// 0: not known.
+    /// 0 if not known.
     total: AtomicU64,
-    /// What is being done at the moment.
+    /// What the command is doing now.
     words: Mutex<String>,
-    /// How many were shown when this began, itself included: the last that began is shown.
+    /// How many were shown when this one began, itself included: only the latest is drawn.
     depth: usize,
     ended: Mutex<bool>,
     end: Condvar,
 }
 
-/// How many are shown, one within the other.
+/// Number of nested progress lines.
 static SHOWN: AtomicUsize = AtomicUsize::new(0);
 
 impl Progress {
-    /// Progress in words alone: [`Progress::doing`] says what is being done.
+    /// Progress in words, given by [`Progress::doing`].
     pub fn new(name: impl Into<String>) -> Progress {
         Progress::of(name, Unit::Of("steps"))
     }
@@ -72,25 +72,25 @@ impl Progress {
         let drawn = shared.clone();
         let on_terminal = std::io::stderr().is_terminal();
         let draw = move || if on_terminal { draw(&drawn) } else { write_lines(&drawn) };
-        // Without a thread there are no signs of life, and everything else works.
+        // If the thread cannot start, no progress is shown; everything else works.
         let drawer = std::thread::Builder::new().name("progress".into()).spawn(draw).ok();
         Progress { shared, drawer }
     }
 
-    /// Progress that nobody sees, for `--quiet`.
+    /// Hidden progress, for `--quiet`.
     pub fn hidden() -> Progress {
         let shared = Arc::new(Shared::new(String::new(), Unit::Of(""), 0));
         Progress { shared, drawer: None }
     }
 
-    /// Says what is being done from now on; counting starts again.
+    /// Sets what the command is doing now, and restarts the count.
     pub fn doing(&self, what: impl Into<String>) {
         *locked(&self.shared.words) = what.into();
         self.at(0, 0);
     }
 
-    /// So much is done, of a total that is 0 where it is not known. Costs two stores: cheap enough
-    /// for every step.
+    /// Sets how much is done, and the total (0 if not known). Costs two stores: cheap enough for
+    /// every step.
     pub fn at(&self, done: u64, total: u64) {
         self.shared.done.store(done, Ordering::Relaxed);
         self.shared.total.store(total, Ordering::Relaxed);
@@ -125,19 +125,19 @@ impl Shared {
         }
     }
 
-    /// Waits; says whether the command ended meanwhile.
+    /// Waits, and returns whether the command ended meanwhile.
     fn ends_within(&self, time: Duration) -> bool {
         let ended = locked(&self.ended);
         let waited = self.end.wait_timeout_while(ended, time, |ended| !*ended);
         *waited.unwrap_or_else(PoisonError::into_inner).0
     }
 
-    /// Whether this is to be seen, and not one that began within it.
+    /// Whether this one is the innermost, the one that is drawn.
     fn is_shown(&self) -> bool {
         self.depth == SHOWN.load(Ordering::SeqCst)
     }
 
-    /// The command and what it does: `gate: hashing the weights`.
+    /// The command and what it is doing: `gate: hashing the weights`.
     fn label(&self) -> String {
         let words = locked(&self.words);
         let label = match words.is_empty() {
@@ -157,7 +157,7 @@ impl Shared {
     }
 }
 
-/// How much is done, with a comma before it; nothing where nothing is counted.
+/// Formats how much is done, after a comma; empty if nothing is counted.
 fn counted(unit: Unit, done: u64, total: u64) -> String {
     let amount = |count: u64| match unit {
         Unit::Bytes => amount_of_bytes(count),
@@ -197,10 +197,10 @@ fn write_lines(shared: &Shared) {
     }
 }
 
-/// The line that is drawn at the moment: whoever writes to the terminal goes around it.
+/// The line on the terminal now; other output must clear it first.
 static DRAWN: Mutex<Option<ProgressBar>> = Mutex::new(None);
 
-/// Draws the line again and again.
+/// Redraws the line until the command ends.
 fn draw(shared: &Shared) {
     let mut pause = SHOWN_AFTER;
     while !shared.ends_within(pause) {
@@ -239,14 +239,14 @@ fn redraw(shared: &Shared) {
     bar.tick();
 }
 
-/// Takes the line off the terminal, if one is drawn.
+/// Clears the line, if one is drawn.
 pub fn clear() {
     if let Some(bar) = locked(&DRAWN).take() {
         bar.finish_and_clear();
     }
 }
 
-/// Runs what writes to the terminal, with the line out of its way.
+/// Runs `write` while the line is cleared.
 pub fn suspended<T>(write: impl FnOnce() -> T) -> T {
     let bar = locked(&DRAWN).clone();
     match bar {

@@ -9,13 +9,13 @@ use monolith_engine::Engine;
 use monolith_text::{ChatOptions, ChatTemplate, EncodePolicy, Message, Tokenizer};
 use std::io::{IsTerminal, Read};
 
-/// Limit of a prompt that is read from a file or a pipe: more text than any context holds.
+/// Size limit of a prompt from a file or a pipe: more text than any context holds.
 const PROMPT_BYTES_MAX: u64 = 16 << 20;
 
 /// Reads the prompt's text from the command line, a file, or standard input.
 ///
 /// # Errors
-/// Code 2 for a prompt that is missing, empty, too long, or not UTF-8.
+/// Code 2 for a prompt that is missing, empty, too long or not UTF-8.
 pub fn read(args: &RunArgs) -> Result<String, Exit> {
     let (what, bytes) = if let Some(prompt) = &args.prompt {
         ("the prompt".into(), prompt.clone().into_encoded_bytes())
@@ -35,7 +35,7 @@ pub fn read(args: &RunArgs) -> Result<String, Exit> {
         Exit::message(Code::Usage, format!("{what} is not UTF-8: see the byte at offset {at}"))
     })?;
     if text.is_empty() {
-        return Err(Exit::message(Code::Usage, format!("{what} is empty: a prompt is wanted")));
+        return Err(Exit::message(Code::Usage, format!("{what} is empty: give a prompt")));
     }
     Ok(text)
 }
@@ -51,10 +51,10 @@ fn read_bounded(from: impl Read, what: &str) -> Result<Vec<u8>, Exit> {
     Ok(bytes)
 }
 
-/// Encodes the prompt, with `--chat` through the model's chat template.
+/// Encodes the prompt; `--chat` renders it with the model's chat template first.
 ///
 /// # Errors
-/// A model without a chat template, or a template that refuses the messages.
+/// The model has no chat template, or the template refuses the messages.
 pub fn encode(
     text: String,
     args: &RunArgs,
@@ -64,7 +64,7 @@ pub fn encode(
     let literal = args.literal;
     for lookalike in tokenizer.lookalikes(&text) {
         say(&format!(
-            "monolith: {} at byte {} of the prompt is no special token of this model: it is \
+            "monolith: {} at byte {} of the prompt is not a special token of this model: it is \
              read as text",
             lookalike.text, lookalike.offset
         ));
@@ -93,14 +93,14 @@ pub fn encode(
     Ok(tokenizer.encode(&rendered, EncodePolicy::Rendered)?)
 }
 
-/// Warns of special tokens in the user's text: the model reads each as the end or the begin of a
-/// turn, and the user may have meant its letters.
+/// Warns of special tokens in the user's text: the model reads each as the start or end of a turn,
+/// but the user may have meant plain text.
 fn name_special(what: &str, text: &str, tokenizer: &Tokenizer) -> Result<(), Exit> {
     let found = tokenizer.special_in(text)?;
     if !found.is_empty() {
         let names: Vec<&str> = found.iter().map(|token| &*token.text).collect();
         say(&format!(
-            "monolith: {what} holds special tokens of this model: {}; with --literal they are text",
+            "monolith: {what} has special tokens of this model: {}; --literal makes them text",
             names.join(" ")
         ));
     }
@@ -110,8 +110,8 @@ fn name_special(what: &str, text: &str, tokenizer: &Tokenizer) -> Result<(), Exi
 /// Checks that the engine can take these tokens.
 ///
 /// # Errors
-/// Code 2 if there are no tokens, or more than the context holds; code 1 if the model does not have
-/// one of them.
+/// Code 2 if there are no tokens, or more than the context holds; code 1 if a token is not in the
+/// model's vocabulary.
 pub fn check(prompt: &[u32], engine: &dyn Engine) -> Result<(), Exit> {
     if prompt.is_empty() {
         return Err(Exit::message(Code::Usage, "the prompt has no tokens"));
@@ -128,7 +128,7 @@ pub fn check(prompt: &[u32], engine: &dyn Engine) -> Result<(), Exit> {
     }
     if let Some(token) = prompt.iter().find(|&&token| token as usize >= config.vocab) {
         let what = format!(
-            "the tokenizer gave token {token}, the model has {} rows: they do not belong together",
+            "the tokenizer gave token {token}, but the model has {} rows: they do not match",
             config.vocab
         );
         return Err(Exit::message(Code::Failure, what));

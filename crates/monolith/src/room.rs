@@ -1,13 +1,13 @@
-//! Whether a disk has room for what is to be written, found out before the work.
+//! Checks, before the work, that the disk has room for the output.
 
 use crate::exit::{Code, Exit};
 use std::path::Path;
 
-/// Refuses what does not fit on the disk of `out`, and says the size. What the system does not
-/// tell is no reason to refuse.
+/// Fails if `bytes` do not fit on the disk of `out`; the message has both sizes. An unknown free
+/// size is no error.
 ///
 /// # Errors
-/// Code 1 for a disk that is too small.
+/// Code 1 for a disk with too little space.
 pub fn check(out: &Path, bytes: u64) -> Result<(), Exit> {
     match free(out) {
         Some(free) if free < bytes => {
@@ -23,7 +23,7 @@ pub fn check(out: &Path, bytes: u64) -> Result<(), Exit> {
     }
 }
 
-/// Bytes that are free on the disk where `out` is, or will be.
+/// Returns the free bytes on the disk where `out` is, or will be.
 fn free(out: &Path) -> Option<u64> {
     let here = Path::new(".");
     let parents = out.ancestors().map(|path| if path.as_os_str().is_empty() { here } else { path });

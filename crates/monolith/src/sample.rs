@@ -1,9 +1,9 @@
-//! Choosing the next token from the logits.
+//! Chooses the next token from the logits.
 
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 
-/// How to choose. A temperature of 0 is greedy: the engine's own argmax, and no draw.
+/// The sampling options. A temperature of 0 is greedy: it takes the engine's own argmax.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Sampling {
     /// Divides the logits; above 0.
@@ -20,12 +20,12 @@ pub struct Sampling {
 pub struct Sampler {
     sampling: Sampling,
     random: ChaCha8Rng,
-    /// (logit, then weight; token), the likeliest first.
+    /// Pairs of (logit, later weight; token), the likeliest first.
     candidates: Vec<(f64, u32)>,
 }
 
 impl Sampler {
-    /// A sampler at the start of its sequence.
+    /// Returns a sampler at the start of its random sequence.
     pub fn new(sampling: Sampling) -> Sampler {
         let random = ChaCha8Rng::seed_from_u64(sampling.seed);
         Sampler { sampling, random, candidates: Vec::new() }
@@ -36,7 +36,7 @@ impl Sampler {
         let logits = logits.iter().map(|&logit| f64::from(logit)).zip(0u32..);
         self.candidates.clear();
         self.candidates.extend(logits);
-        // Equal logits in order of their ids, so that the order is the same everywhere.
+        // Equal logits are ordered by id, so that the order is the same on every machine.
         self.candidates.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
         if self.sampling.top_k > 0 {
             self.candidates.truncate(self.sampling.top_k);
@@ -54,7 +54,7 @@ impl Sampler {
         self.candidates.last().map_or(0, |&(_, token)| token)
     }
 
-    /// Logits to weights; gives their sum.
+    /// Turns logits into weights; returns their sum.
     fn weigh(&mut self) -> f64 {
         let temperature = f64::from(self.sampling.temperature);
         let largest = self.candidates.first().map_or(0.0, |&(logit, _)| logit);
@@ -64,7 +64,7 @@ impl Sampler {
         })
     }
 
-    /// Cuts the unlikely off; gives the sum of what is kept.
+    /// Cuts off the unlikely tokens; returns the weights' sum of the kept ones.
     fn keep(&mut self, total: f64) -> f64 {
         let wanted = f64::from(self.sampling.top_p) * total;
         let mut kept = 0.0;

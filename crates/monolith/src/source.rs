@@ -1,4 +1,4 @@
-//! From the user's name of a model to the model: a folder, a pack, or a name in the hub's cache.
+//! Finds the model that the user names: a folder, a pack, or a name in the hub's cache.
 
 use crate::exit::{Code, Exit, OrExit};
 use crate::text_out::say;
@@ -17,16 +17,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 pub struct Model {
     /// The name that the user gave.
     pub name: String,
-    /// Where its tokenizer and chat template are.
+    /// The folder of its tokenizer and chat template.
     pub dir: PathBuf,
     pub(crate) place: Place,
-    /// Whether the checkpoint's remarks were printed.
+    /// Whether the remarks on the checkpoint were printed.
     said: AtomicBool,
 }
 
 /// Where its weights are.
 pub(crate) enum Place {
-    /// In a folder; in the hub's cache it is a snapshot of this commit.
+    /// In a folder; one in the hub's cache is the snapshot of this commit.
     Folder { revision: Option<String> },
     /// In a pack.
     Pack(PathBuf),
@@ -61,10 +61,10 @@ pub fn find(model: &OsStr) -> Result<Model, Exit> {
     Ok(Model::new(repo.to_owned(), dir, Place::Folder { revision: Some(commit) }))
 }
 
-/// The configuration of a named shape, or of a file.
+/// Returns the configuration of a named shape, or reads one from a file.
 ///
 /// # Errors
-/// Code 2 for what is neither; a file that is no configuration.
+/// Code 2 if the argument is neither; a file that holds no configuration.
 pub fn shape(name: &OsStr) -> Result<Config, Exit> {
     match name.to_str().and_then(synth::shape) {
         Some(config) => Ok(config),
@@ -79,10 +79,10 @@ pub fn shape(name: &OsStr) -> Result<Config, Exit> {
     }
 }
 
-/// Checks that this is a file that can be mapped. (Opening a FIFO would wait for ever.)
+/// Checks that the path is a regular file, which can be mapped. (Opening a FIFO would block.)
 ///
 /// # Errors
-/// Code 4 if there is nothing, code 2 if it is something else.
+/// Code 4 if nothing has this path, code 2 if it is no regular file.
 pub fn check_file(path: &Path) -> Result<(), Exit> {
     let name = path.display();
     match metadata(path)? {
@@ -90,17 +90,17 @@ pub fn check_file(path: &Path) -> Result<(), Exit> {
         Some(_) => Err(Exit::message(Code::Usage, format!("{name} is not a regular file"))),
         None => {
             let what = format!(
-                "\"{name}\": no such file or folder (and a name on the hub is ORGANISATION/NAME)"
+                "\"{name}\": no such file or folder (a name on the hub is ORGANISATION/NAME)"
             );
             Err(Exit::message(Code::NoModel, what))
         }
     }
 }
 
-/// Checks that this is a text file.
+/// Checks that the path is a regular file.
 ///
 /// # Errors
-/// Code 2 if there is nothing, or something else.
+/// Code 2 if it is not.
 pub fn check_text(path: &Path) -> Result<(), Exit> {
     match metadata(path)? {
         Some(there) if there.is_file() => Ok(()),
@@ -108,7 +108,7 @@ pub fn check_text(path: &Path) -> Result<(), Exit> {
     }
 }
 
-/// The metadata of this path, if it exists; an error where the system does not let us look.
+/// Returns the metadata of this path if it exists, or an error if the system denies access.
 fn metadata(path: &Path) -> anyhow::Result<Option<Metadata>> {
     match std::fs::metadata(path) {
         Ok(there) => Ok(Some(there)),
@@ -119,7 +119,7 @@ fn metadata(path: &Path) -> anyhow::Result<Option<Metadata>> {
     }
 }
 
-/// Checks that this is a model's folder.
+/// Checks that the path is a model's folder.
 fn check_folder(dir: &Path) -> Result<(), Exit> {
     let name = dir.display();
     if metadata(&dir.join("config.json"))?.is_none() {
@@ -139,7 +139,7 @@ fn check_folder(dir: &Path) -> Result<(), Exit> {
     Ok(())
 }
 
-/// The hub's settings, from the environment.
+/// Reads the hub's settings from the environment.
 ///
 /// # Errors
 /// Code 2 for an invalid variable.
@@ -153,7 +153,7 @@ pub fn hub_settings() -> Result<Settings, Exit> {
     })
 }
 
-/// Looks a name up in the hub's cache; nothing is downloaded.
+/// Looks up a name in the hub's cache. It downloads nothing.
 fn cached_snapshot(repo: &str, revision: &str) -> Result<(PathBuf, String), Exit> {
     let mut settings = hub_settings()?;
     settings.offline = true;
@@ -166,7 +166,7 @@ fn cached_snapshot(repo: &str, revision: &str) -> Result<(PathBuf, String), Exit
         let Error::NotCached { cache, .. } = error else { return Exit::from(error) };
         let at = if revision == "main" { "" } else { &format!(" --revision {revision}") };
         let what = format!(
-            "{repo} is no folder here and not in the cache {}: `monolith pull {repo}{at}` \
+            "{repo} is neither a folder here nor in the cache {}: `monolith pull {repo}{at}` \
              downloads it",
             cache.display()
         );
@@ -180,15 +180,15 @@ impl Model {
         Model { name, dir, place, said: AtomicBool::new(false) }
     }
 
-    /// The checkpoint without FP8 tensors, if the model is a folder.
+    /// Opens a model folder as a checkpoint without FP8 tensors.
     ///
     /// # Errors
-    /// A pack (which is no checkpoint), or a damaged folder, or one of another format.
+    /// A pack (which is no checkpoint), a damaged folder, or one of another format.
     pub fn checkpoint(&self) -> Result<Checkpoint, Exit> {
         self.open(Checkpoint::open)
     }
 
-    /// The checkpoint in the format in which it is stored, if the model is a folder.
+    /// Opens a model folder as a checkpoint in its stored format.
     ///
     /// # Errors
     /// A pack (which is no checkpoint), or a damaged folder.
@@ -214,7 +214,7 @@ impl Model {
             };
             Exit::new(code, error)
         })?;
-        // Once, however often the command reads it.
+        // Only once, even if the command opens it several times.
         if !self.said.swap(true, Ordering::Relaxed) {
             for remark in checkpoint.remarks() {
                 say(&format!("monolith: {}: {remark}", self.name));
@@ -223,7 +223,7 @@ impl Model {
         Ok(checkpoint)
     }
 
-    /// The configuration, without the weights being read.
+    /// Reads the configuration, but not the weights.
     ///
     /// # Errors
     /// A damaged model or pack.
@@ -234,18 +234,18 @@ impl Model {
         }
     }
 
-    /// Where the weights come from, for the pack's header.
+    /// Returns where the weights come from, for the pack's header.
     pub fn source(&self) -> Source {
         if let Place::Folder { revision: Some(commit) } = &self.place {
             return Source { model: self.name.clone(), revision: Some(commit.clone()) };
         }
-        // A path belongs to one machine; its last part is the model's name.
+        // A path is valid on one machine only; its last part is the model's name.
         let path = Path::new(&self.name).canonicalize().unwrap_or_default();
         let model = path.file_name().map_or(self.name.clone(), |name| name.display().to_string());
         Source { model, revision: None }
     }
 
-    /// The tokenizer, from the folder of the model or of the pack.
+    /// Reads the tokenizer from the folder of the model or of the pack.
     ///
     /// # Errors
     /// Code 4 for a missing tokenizer, code 1 for a damaged one.
@@ -259,8 +259,7 @@ impl Model {
                 }
                 Place::Folder { revision: Some(_) } => "pull the model again",
                 Place::Folder { revision: None } => {
-                    "without one the model takes no text; copy that of a model with the same \
-                     vocabulary"
+                    "text needs one; copy it from a model with the same vocabulary"
                 }
             };
             let what = format!("{}: no such file; {cure}", path.display());
@@ -273,8 +272,8 @@ impl Model {
     }
 }
 
-/// The folder for packs, and for the last fault: `MONOLITH_CACHE`, or `monolith` in the user's
-/// cache folder.
+/// Returns the folder for packs and for the last fault: `MONOLITH_CACHE`, or `monolith` in the
+/// user's cache folder.
 pub fn cache_dir() -> Result<PathBuf, Exit> {
     let dir = match std::env::var_os("MONOLITH_CACHE").filter(|dir| !dir.is_empty()) {
         Some(dir) => PathBuf::from(dir),

@@ -1,4 +1,4 @@
-//! Writing: whole lines to stderr, data to stdout, files whole or not at all.
+//! Output: whole lines to stderr, data to stdout, files written whole or not at all.
 
 use crate::progress;
 use anyhow::Context;
@@ -7,28 +7,28 @@ use monolith_text::printable;
 use std::io::{IsTerminal, Read, Write};
 use std::path::Path;
 
-/// A message for the person at the terminal, control characters written out: names and reasons
-/// come from files and models. It is no error if nobody reads the message.
+/// Prints a message to stderr, with control characters escaped: names and reasons come from files
+/// and models. A closed stderr is no error.
 pub fn say(message: &str) {
     progress::suspended(|| {
         let _ = writeln!(std::io::stderr().lock(), "{}", printable(message));
     });
 }
 
-/// Data for whoever reads our output, at once. A pipe or a file gets the bytes as they are, a
-/// terminal gets control characters written out.
+/// Writes data to stdout and flushes it. A pipe or a file gets the bytes as they are; on a terminal
+/// control characters are escaped.
 ///
 /// # Errors
-/// The reader went away, or the disk is full.
+/// The reader closed the pipe, or the disk is full.
 pub fn put(text: &str) -> anyhow::Result<()> {
     let out = std::io::stdout();
     if out.is_terminal() { show(text) } else { write_out(text) }
 }
 
-/// A table or report for people, control characters written out wherever it goes.
+/// Writes a table or report to stdout, always with control characters escaped.
 ///
 /// # Errors
-/// The reader went away, or the disk is full.
+/// The reader closed the pipe, or the disk is full.
 pub fn show(text: &str) -> anyhow::Result<()> {
     write_out(&printable(text))
 }
@@ -40,14 +40,14 @@ fn write_out(text: &str) -> anyhow::Result<()> {
     })
 }
 
-/// What a command writes, and how a file of its kind is told from somebody's own.
+/// The kinds of files that commands write, and how each is told from the user's own files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// A pack.
     Pack,
-    /// A trace, as the page reads it.
+    /// A trace for the page.
     Trace,
-    /// A recorded step, before anything is aligned.
+    /// A recorded step, before its clocks are aligned.
     Dump,
     /// A trace for Perfetto.
     Perfetto,
@@ -81,7 +81,7 @@ impl Kind {
         }
     }
 
-    /// Whether a file's bytes are of this kind.
+    /// Returns whether a file's bytes are of this kind.
     fn is_this(self, bytes: &[u8]) -> bool {
         let has = |keys: [&str; 2]| {
             serde_json::from_slice::<serde_json::Value>(bytes)
@@ -102,21 +102,21 @@ impl Kind {
     }
 }
 
-/// Whether a text is near a file's begin, as the names in a viewer's format are.
+/// Returns whether a text is near the beginning of a file, as the keys of a viewer's format are.
 fn begins_with(bytes: &[u8], text: &str) -> bool {
     let begin = &bytes[..bytes.len().min(4096)];
     begin.windows(text.len()).any(|window| window == text.as_bytes())
 }
 
-/// Whether an output may be written there: [`check_writable`], and what is there, if anything, is
-/// an earlier output of the same kind. Weights, a prompt or a tokenizer named by mistake stay.
+/// Checks that an output may be written there: [`check_writable`], and an existing file must be an
+/// earlier output of the same kind. This keeps weights, prompts or tokenizers named by mistake.
 ///
 /// # Errors
 /// Those of [`check_writable`], or a file of another kind.
 pub fn check_output(path: &Path, kind: Kind) -> anyhow::Result<()> {
     check_writable(path)?;
     let Ok(file) = std::fs::File::open(path) else { return Ok(()) };
-    // Packs are told by their first bytes; everything else of ours is small.
+    // A pack is recognized by its first bytes; our other outputs are small.
     let most = if kind == Kind::Pack { 64 } else { 64 << 20 };
     let mut bytes = Vec::new();
     file.take(most).read_to_end(&mut bytes).with_context(|| path.display().to_string())?;
@@ -126,23 +126,23 @@ pub fn check_output(path: &Path, kind: Kind) -> anyhow::Result<()> {
     anyhow::bail!("{} exists and is no {}: it is not replaced", path.display(), kind.name())
 }
 
-/// Whether a file can be written there, found out before the work whose result it is to hold.
+/// Checks that a file can be written there, before the work that makes its contents.
 ///
 /// # Errors
-/// A folder or device of this name, or a folder that cannot be written to. (To replace a device by
-/// a file is in the power of the superuser, and never what was meant.)
+/// A folder or device has this name, or the parent folder is not writable. (A superuser could
+/// replace a device by a file, but never means to.)
 pub fn check_writable(path: &Path) -> anyhow::Result<()> {
     if std::fs::metadata(path).is_ok_and(|there| !there.is_file()) {
         anyhow::bail!("{} cannot be written: it is not a regular file", path.display());
     }
-    // A temporary of the kind that the writing will need, gone at once.
+    // Makes a temporary file like the one that writing will need, and removes it at once.
     cannot(path, WholeFile::create(path).map(drop))
 }
 
 /// Writes a file whole or not at all.
 ///
 /// # Errors
-/// A folder that cannot be written to, or a full disk; the message names the file.
+/// The folder is not writable, or the disk is full; the message names the file.
 pub fn write_file(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
     cannot(path, write_whole(path, bytes))
 }

@@ -1,4 +1,4 @@
-//! Values of the command line's options: impossible ones are refused when they are parsed.
+//! Parsers for option values; they refuse impossible values.
 
 use clap::builder::{PossibleValuesParser, RangedU64ValueParser, TypedValueParser};
 use monolith_harness::bench::Output;
@@ -6,15 +6,15 @@ use monolith_kernels::{Arch, KernelError};
 use monolith_pack::{Formats, ScaleSearch};
 use std::str::FromStr;
 
-/// A count that is not 0.
+/// A count of at least 1.
 pub fn at_least_1() -> RangedU64ValueParser<usize> {
     RangedU64ValueParser::new().range(1..)
 }
 
-/// The most numbers that one list may name.
+/// Limit of the numbers in one list.
 const COUNTS_MAX: usize = 1000;
 
-/// Counts as llama-bench takes them: `16`, `16,64`, `16-64` (every one), `16-64+16` (every
+/// Parses counts as llama-bench does: `16`, `16,64`, `16-64` (every one), `16-64+16` (every
 /// sixteenth) and `16-128*2` (doubling), in any mixture.
 ///
 /// # Errors
@@ -32,7 +32,7 @@ pub fn counts(text: &str) -> Result<Vec<usize>, String> {
     Ok(all)
 }
 
-/// The counts of one part of a list.
+/// Parses one part of a list.
 fn range(part: &str) -> Result<impl Iterator<Item = usize>, String> {
     let wanted = || format!("\"{part}\": N, FIRST-LAST, FIRST-LAST+STEP or FIRST-LAST*FACTOR");
     let number = |text: &str| {
@@ -66,7 +66,7 @@ pub fn temperature(text: &str) -> Result<f32, String> {
     number(text, |value: f32| value >= 0.0 && value.is_finite(), "a number from 0 up")
 }
 
-/// A share of a whole, above 0.
+/// A fraction, above 0 and up to 1.
 ///
 /// # Errors
 /// What was wanted instead.
@@ -90,25 +90,25 @@ pub fn duration(text: &str) -> Result<f64, String> {
     number(text, |value: f64| value >= 0.0 && value.is_finite(), "a number from 0 up")
 }
 
-/// A form of a benchmark's rows.
+/// The output formats of a benchmark's rows.
 pub fn output() -> impl TypedValueParser<Value = Output> {
     PossibleValuesParser::new(Output::ALL.map(|(name, _)| name))
         .map(|name| Output::from_name(&name).unwrap_or(Output::Md))
 }
 
-/// Formats of weights, by their name.
+/// The names of the weight formats.
 pub fn formats() -> impl TypedValueParser<Value = Formats> {
     PossibleValuesParser::new(Formats::NAMED.map(Formats::name))
         .map(|name| Formats::from_name(&name).unwrap_or(Formats::BF16))
 }
 
-/// How scales are chosen, by its name.
+/// The names of the ways to choose scales.
 pub fn scale_search() -> impl TypedValueParser<Value = ScaleSearch> {
     PossibleValuesParser::new(ScaleSearch::ALL.map(ScaleSearch::name))
         .map(|name| ScaleSearch::from_name(&name).unwrap_or_default())
 }
 
-/// An architecture that there are kernels for.
+/// An architecture that the kernels support.
 ///
 /// # Errors
 /// An unknown name; the message lists the known ones.
@@ -116,7 +116,7 @@ pub fn arch(text: &str) -> Result<Arch, KernelError> {
     text.parse()
 }
 
-/// The largest difference of two values that counts as equal.
+/// The largest difference between two values that still counts as equal.
 ///
 /// # Errors
 /// What was wanted instead.

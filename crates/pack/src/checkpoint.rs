@@ -1,4 +1,4 @@
-//! Pack to checkpoint: the values of the pack's weights, for programs that do not read packs.
+//! Converts a pack to a checkpoint with the same values, for programs that do not read packs.
 
 use crate::{Pack, PackError};
 use monolith_files::{WholeFolder, sync_watched, write_whole};
@@ -16,7 +16,7 @@ const WRITTEN_AT_ONCE: usize = 4 << 20;
 /// `progress` is called with the bytes done and the total; its error ends the writing.
 ///
 /// # Errors
-/// A folder that exists, what the system says of the disk, or the error of `progress`.
+/// A folder that exists, an error of the disk, or the error of `progress`.
 pub fn write_checkpoint(
     pack: &Pack,
     dir: &Path,
@@ -61,7 +61,7 @@ pub fn checkpoint_bytes(pack: &Pack) -> u64 {
     tensors(pack).map(|tensor| entry(pack, tensor).bytes).sum()
 }
 
-/// All tensors, those in f32 first: each is aligned to its own size then.
+/// Returns all tensors, f32 first, so that each is aligned to its element size.
 fn tensors(pack: &Pack) -> impl Iterator<Item = Tensor> {
     let mut all = Tensor::all(pack.config());
     all.sort_by_key(|tensor| pack.is_bf16(*tensor));

@@ -1,4 +1,4 @@
-//! Checks of a section's bytes beyond their sha256: a kernel multiplies whatever it is given.
+//! Checks of a section's bytes beyond their sha256, since a kernel multiplies any bytes.
 
 use crate::format::fragment_cols;
 use crate::layout::Section;
@@ -10,13 +10,13 @@ use monolith_model::{Config, e4m3};
 /// only fill the last tile.
 ///
 /// # Errors
-/// What is wrong, naming row and column as stored.
+/// Describes the fault, with row and column as stored.
 pub(crate) fn check_fp8(section: Section, config: &Config, bytes: &[u8]) -> Result<(), String> {
     let cols = section.shape(config).1;
     let tile_bytes = crate::format::tile_bytes(WeightFormat::Fp8, cols);
     for (tile, bytes) in bytes.chunks_exact(tile_bytes).enumerate() {
         let (codes, scales) = bytes.split_at(tile_bytes - SCALE_BYTES_FP8);
-        // Not `any`: without an early end the loop runs at memory's speed.
+        // Not `any`: without an early exit the loop runs at memory speed.
         let hits = codes.iter().fold(0u8, |hits, &code| hits | u8::from(e4m3::is_nan(code)));
         if hits != 0 {
             let (row, col) = place_of_nan(codes);
@@ -37,7 +37,7 @@ pub(crate) fn check_fp8(section: Section, config: &Config, bytes: &[u8]) -> Resu
     Ok(())
 }
 
-/// Row and column of the first NaN code, in order of rows.
+/// Returns row and column of the first NaN code, in order of rows.
 fn place_of_nan(codes: &[u8]) -> (usize, usize) {
     let per_fragment = fragment_cols(WeightFormat::Fp8);
     let cols = codes.len() / FRAGMENT_BYTES_FP8 * per_fragment;

@@ -1,4 +1,4 @@
-//! The format of each matrix, and what a format means for the bytes of a tile.
+//! The format of each matrix, and the bytes of a tile in each format.
 
 use crate::layout::{Section, padded};
 use monolith_abi::WeightFormat;
@@ -9,14 +9,14 @@ use monolith_abi::pack::{
 use monolith_model::{StoredView, Tensor, Weights};
 use serde::{Deserialize, Serialize};
 
-/// The format of every matrix: one for the layers', one for the LM head and the embedding. Vectors
-/// (norm weights) are bf16 always.
+/// The format of every matrix: one for the layers, one for the LM head and the embedding. Vectors
+/// (norm weights) are always bf16.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(into = "FormatNames", try_from = "FormatNames")]
 pub struct Formats {
-    /// Of the layers' matrices.
+    /// The format of the layers' matrices.
     pub layers: WeightFormat,
-    /// Of the LM head, and of the embedding, tied or not.
+    /// The format of the LM head and of the embedding, tied or not.
     pub head: WeightFormat,
 }
 
@@ -46,8 +46,8 @@ impl Formats {
         Formats::NAMED.into_iter().find(|formats| formats.name() == name)
     }
 
-    /// FP8 where any tensor is stored in FP8, so that no value has to be converted; bf16 for every
-    /// other checkpoint.
+    /// Returns FP8 if any tensor is stored in FP8, so that no value has to be converted, and bf16
+    /// for every other checkpoint.
     pub fn as_stored(weights: &dyn Weights) -> Formats {
         let mut formats = Formats::BF16;
         for tensor in Tensor::all(weights.config()) {
@@ -107,12 +107,12 @@ pub struct Geometry {
     pub fragment_bytes: usize,
     /// Order of the elements in a fragment.
     pub fragment_order: String,
-    /// Type and place of the scales, where there are any.
+    /// Type and place of the scales, if there are any.
     pub scales: Option<String>,
 }
 
 impl Geometry {
-    /// The geometry of this format: this version knows one.
+    /// The geometry of this format; this version has only one.
     pub fn of(format: WeightFormat) -> Geometry {
         let (fragment_order, scales) = match format {
             WeightFormat::Bf16 => ("mma.m16n8k16.a", None),
@@ -146,7 +146,7 @@ pub(crate) fn fragment_bytes(format: WeightFormat) -> usize {
     }
 }
 
-/// Bytes of the scales at the end of a tile; 0 where there are none.
+/// Bytes of the scales at the end of a tile; 0 if there are none.
 pub(crate) fn scale_bytes(format: WeightFormat) -> usize {
     match format {
         WeightFormat::Bf16 => 0,

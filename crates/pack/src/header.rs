@@ -14,9 +14,9 @@ use std::path::Path;
 /// Where the weights came from.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Source {
-    /// The model's name, as it was asked for.
+    /// The model's name, as the user gave it.
     pub model: String,
-    /// The commit of the hub snapshot, where there is one.
+    /// The commit of the hub snapshot, if there is one.
     pub revision: Option<String>,
 }
 
@@ -25,7 +25,7 @@ pub struct Source {
 pub struct SectionEntry {
     /// Its name.
     pub name: String,
-    /// Name of its weight format: what [`Header::formats`] says, of a vector `bf16`.
+    /// Name of its weight format, as in [`Header::formats`]; `bf16` for a vector.
     pub format: String,
     /// Rows before padding.
     pub rows: usize,
@@ -37,7 +37,7 @@ pub struct SectionEntry {
     pub bytes: u64,
     /// sha256 of those bytes, in hexadecimal.
     pub sha256: String,
-    /// What quantizing lost; nothing for bf16.
+    /// The quantization error; none for bf16.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub quantization: Option<Quantization>,
 }
@@ -53,19 +53,19 @@ pub struct Header {
     pub source: Source,
     /// The format of every matrix.
     pub formats: Formats,
-    /// How the scales of the rows that were quantized here were chosen.
+    /// How the scales of the rows quantized here were chosen.
     #[serde(default, skip_serializing_if = "ScaleSearch::is_amax")]
     pub scale_search: ScaleSearch,
-    /// The token ids that ended a generation of the model when it was packed; absent from packs
-    /// that were made before this was recorded.
+    /// The token ids that ended a generation of the model when it was packed; absent in packs from
+    /// before this was recorded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub end_ids: Option<Vec<u32>>,
     /// Rows of a tile.
     pub tile_rows: usize,
-    /// How elements and scales lie in a tile, for each format that a matrix has.
+    /// The layout of elements and scales in a tile, for each format in the pack.
     pub geometry: Vec<Geometry>,
-    /// Bytes of weights that one decode step reads: all sections once, but of an untied
-    /// embedding one row.
+    /// Bytes of weights that one decode step reads: all sections once, but only one row of an
+    /// untied embedding.
     pub bytes_per_token: u64,
     /// Bytes that each cached position adds to a step's reads.
     pub kv_bytes_per_position: u64,
@@ -74,7 +74,8 @@ pub struct Header {
 }
 
 impl SectionEntry {
-    /// Whether it tells of quantizing exactly where there was any, in numbers that can be.
+    /// Returns whether a quantization error is stated exactly where there is one, with possible
+    /// numbers.
     fn quantization_is_possible(&self) -> bool {
         match &self.quantization {
             None => self.format == WeightFormat::Bf16.name(),
@@ -122,7 +123,7 @@ impl Header {
             config_sha256: hex(&Sha256::digest(&text)),
             source: recipe.source.clone(),
             formats,
-            // Where nothing has scales, nothing was searched for.
+            // Without scales there was no search.
             scale_search: if formats.has_scales() {
                 recipe.scale_search
             } else {
@@ -177,7 +178,7 @@ impl Header {
         self.sections.last().map_or(0, |last| last.offset + last.bytes)
     }
 
-    /// The configuration, checked against everything else that the header says.
+    /// Returns the configuration, checked against the rest of the header.
     ///
     /// # Errors
     /// [`PackError::Header`] naming what contradicts the configuration.
@@ -200,7 +201,7 @@ impl Header {
         for (found, wanted) in self.sections.iter().zip(&mut expected.sections) {
             wanted.sha256.clone_from(&found.sha256);
             wanted.quantization.clone_from(&found.quantization);
-            // Its place first: the numbers are then of rows and columns that the model has.
+            // Checks the place first, so that rows and columns are those of the model.
             if found != wanted {
                 return Err(wrong(format!("section {} is not where the model asks", found.name)));
             }
@@ -218,7 +219,7 @@ impl Header {
         Ok(config)
     }
 
-    /// Whether this build reads packs of this version.
+    /// Returns whether this build reads packs of this version.
     pub(crate) fn check_version(found: u32, path: &Path) -> Result<(), PackError> {
         if found != LAYOUT_VERSION {
             return Err(PackError::Version {

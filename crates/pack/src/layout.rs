@@ -5,8 +5,8 @@ use monolith_abi::WeightFormat;
 use monolith_abi::pack::TILE_ROWS;
 use monolith_model::{Config, LayerTensor, Tensor};
 
-/// Rows of gate (and of up) in one tile of the `gate_up` matrix: gate row `i` and up row `i` lie
-/// eight rows apart, where one lane of the matrix instruction holds both.
+/// Rows of gate (and of up) in one tile of the `gate_up` matrix: gate row `i` and up row `i` are
+/// eight rows apart, so that one lane of the matrix instruction holds both.
 const PAIR_ROWS: usize = TILE_ROWS / 2;
 
 /// A section of one layer, in order of use.
@@ -48,13 +48,13 @@ impl LayerSection {
 /// A section of the payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Section {
-    /// Matrix: the embedding, where it is not the LM head.
+    /// Matrix: the embedding, if it is not the LM head.
     Embedding,
     /// A section of the layer with this index.
     Layer(usize, LayerSection),
     /// Vector: the norm before the LM head.
     FinalNorm,
-    /// Matrix: the LM head (and the embedding, where tied).
+    /// Matrix: the LM head (and the embedding, if tied).
     LmHead,
 }
 
@@ -96,7 +96,7 @@ impl Section {
         }
     }
 
-    /// Whether the section is a plain vector (norm weights) and not tiles.
+    /// Returns whether the section is a plain vector (norm weights) instead of tiles.
     pub fn is_vector(self) -> bool {
         matches!(self, Section::FinalNorm | Section::Layer(_, LayerSection::Norms))
     }
@@ -144,7 +144,7 @@ impl Section {
         }
     }
 
-    /// Which tensor's row is stored in this row of a matrix section; `None` for padding.
+    /// Returns the tensor's row that is stored in this row of a matrix section; `None` for padding.
     pub(crate) fn source_row(self, config: &Config, row: usize) -> Option<(Tensor, usize)> {
         let (q, kv) = (config.q_dim(), config.kv_dim());
         match self {
@@ -166,7 +166,7 @@ impl Section {
         }
     }
 
-    /// The section that holds a tensor, and where in it the tensor begins.
+    /// Returns the section that holds a tensor, and the tensor's place in it.
     pub(crate) fn of_tensor(config: &Config, tensor: Tensor) -> (Section, Place) {
         let (hidden, head) = (config.hidden, config.head_dim);
         let (q, kv) = (config.q_dim(), config.kv_dim());

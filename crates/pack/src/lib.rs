@@ -2,18 +2,18 @@
 //!
 //! ```text
 //! preamble   64 bytes: magic, layout version, header length, sha256 of the header
-//! header     JSON: model, formats, tile geometry, one entry a section with its sha256
+//! header     JSON: model, formats, tile geometry, one entry per section with its sha256
 //! payload    the sections, each at a multiple of 4,096 bytes
 //! ```
 //!
-//! A matrix section is a sequence of *tiles* of 16 rows and all columns; a tile is a sequence of
-//! *fragments*, whose order is that of `mma.sync.m16n8k16`'s A operand, so that 16 bytes are one
-//! lane's registers:
+//! A matrix section is a sequence of *tiles* of 16 rows and all columns. A tile is a sequence of
+//! *fragments* in the order of `mma.sync.m16n8k16`'s A operand, so that 16 bytes are one lane's
+//! registers:
 //!
-//! | format | fragment | columns padded to | behind a tile's fragments |
+//! | format | fragment | columns padded to | after a tile's fragments |
 //! |---|---|---|---|
 //! | bf16 | 16 x 16, [`fragment_index`](monolith_abi::pack::fragment_index) | 16 | |
-//! | fp8 | 16 x 32, [`fragment_index_fp8`](monolith_abi::pack::fragment_index_fp8) | 32 | 16 f32 scales, one a row |
+//! | fp8 | 16 x 32, [`fragment_index_fp8`](monolith_abi::pack::fragment_index_fp8) | 32 | 16 f32 scales, one per row |
 //!
 //! Rows and columns are padded with zeros, and the scales of padding rows are 0. A block's weight
 //! stream is a contiguous range of tiles, so the file does not depend on the number of blocks.
@@ -50,7 +50,7 @@ pub use write::{pack_to_bytes, pack_to_bytes_as, pack_to_file};
 
 use std::path::PathBuf;
 
-/// An error of a pack. Every message names the file, and the section where there is one.
+/// An error of a pack. Every message names the file, and the section if there is one.
 #[derive(Debug, thiserror::Error)]
 pub enum PackError {
     /// A file could not be read or written.
@@ -58,10 +58,10 @@ pub enum PackError {
     Io {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: std::io::Error,
     },
-    /// The file is something else.
+    /// The file is not a pack.
     #[error("{}: not a pack: {what}", path.display())]
     Foreign {
         /// The file.
@@ -92,25 +92,25 @@ pub enum PackError {
         what: String,
         /// Bytes that it needs.
         needed: u64,
-        /// Bytes that there are.
+        /// Bytes that it has.
         found: u64,
     },
-    /// Some bytes are not those that were written.
+    /// Some bytes have changed since they were written.
     #[error("{}: altered: {what}", path.display())]
     Altered {
         /// The file.
         path: PathBuf,
-        /// What does not match.
+        /// The part that does not match.
         what: String,
     },
-    /// The bytes are those that were written, but no engine can compute with them.
+    /// The bytes are unchanged, but no engine can compute with them.
     #[error("{}: section {section}, {what}", path.display())]
     Content {
         /// The file.
         path: PathBuf,
         /// The section.
         section: String,
-        /// Row, column, and what is wrong there.
+        /// Row, column, and the fault.
         what: String,
     },
     /// A row of the weights cannot be represented in the requested format.
@@ -120,10 +120,10 @@ pub enum PackError {
         tensor: String,
         /// The row, from 0.
         row: usize,
-        /// What is wrong with it.
+        /// The reason.
         what: String,
     },
-    /// A tensor is FP8 in the checkpoint, and bf16 was requested, which does not hold its values.
+    /// A tensor is FP8 in the checkpoint, but bf16 was requested, which cannot hold its values.
     #[error(
         "tensor {tensor}: FP8 in the checkpoint, and bf16 does not hold its values: ask for \
              a format in which it stays FP8"
@@ -137,7 +137,7 @@ pub enum PackError {
     Header {
         /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// The contradiction.
         what: String,
     },
 }

@@ -6,7 +6,7 @@ use monolith_abi::pack::{TILE_ROWS, fragment_index, fragment_index_fp8};
 use monolith_model::e4m3;
 use std::ops::Range;
 
-/// A matrix section: tiles of 16 rows, one after the other.
+/// A matrix section: tiles of 16 rows, one after another.
 #[derive(Clone, Copy, Debug)]
 pub struct MatrixView<'a> {
     /// Rows before padding.
@@ -29,12 +29,12 @@ impl<'a> MatrixView<'a> {
         padded_cols(self.format, self.cols)
     }
 
-    /// Bytes of one tile: its fragments, then its scales where the format has any.
+    /// Bytes of one tile: its fragments, then its scales if the format has any.
     pub fn tile_bytes(&self) -> usize {
         tile_bytes(self.format, self.cols)
     }
 
-    /// Bytes of one tile's fragments, without the scales behind them.
+    /// Bytes of one tile's fragments, without the scales after them.
     pub fn tile_fragment_bytes(&self) -> usize {
         self.tile_bytes() - scale_bytes(self.format)
     }
@@ -59,8 +59,8 @@ impl<'a> MatrixView<'a> {
         self.scales(row / TILE_ROWS)[row % TILE_ROWS]
     }
 
-    /// The values of one stored row: of bf16 exactly; of FP8 the product of code and scale, as f32
-    /// rounds it.
+    /// Returns the values of one stored row: bf16 exactly; for FP8 the product of code and scale,
+    /// rounded to f32.
     pub fn row_f32(&self, row: usize) -> impl Iterator<Item = f32> + use<'a> {
         let (matrix, tile, scale) = (*self, self.tile_of(row), self.scale(row));
         (0..self.cols).map(move |col| {

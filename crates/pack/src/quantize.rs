@@ -1,15 +1,15 @@
-//! bf16 rows to E4M3 codes with one scale per row, and the error that this makes.
+//! Quantizes bf16 rows to E4M3 codes with one scale per row, and measures the error.
 
 use crate::scales::{ScaleSearch, least_squares};
 use monolith_model::e4m3;
 use serde::{Deserialize, Serialize};
 
-/// The error of quantizing a matrix, over the rows that were quantized here.
+/// The quantization error of a matrix, over the rows quantized here.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Quantization {
     /// Frobenius norm of the difference, divided by that of the input.
     pub relative_error: f32,
-    /// The same for the row where it is largest.
+    /// The same for the row with the largest error.
     pub worst_row_error: f32,
     /// Weights so far beyond the largest code's value that they were clipped, not rounded.
     pub saturated: u64,
@@ -22,7 +22,7 @@ pub struct Quantization {
 }
 
 impl Quantization {
-    /// Whether the numbers can be those of a matrix of this many rows and columns.
+    /// Returns whether the numbers are possible for a matrix of this many rows and columns.
     pub(crate) fn is_possible(&self, rows: usize, cols: usize) -> bool {
         let share = |error: f32| error.is_finite() && error >= 0.0;
         let Some(weights) = (rows as u64).checked_mul(cols as u64) else { return false };
@@ -35,7 +35,7 @@ impl Quantization {
 }
 
 /// Sums from which a [`Quantization`] is made. They are added in order of the rows, so that the
-/// same weights give the same bits however many threads there are.
+/// same weights give the same bits for any number of threads.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Sums {
     input_squares: f64,
@@ -48,7 +48,7 @@ pub(crate) struct Sums {
 }
 
 impl Sums {
-    /// The sums of a row whose codes were taken over.
+    /// The sums of a row whose codes were copied.
     pub(crate) const TAKEN_OVER: Sums = Sums {
         input_squares: 0.0,
         error_squares: 0.0,
@@ -106,8 +106,8 @@ pub(crate) enum RowFault {
 /// Quantizes a row of little-endian bf16 values: fills `codes` and returns the row's scale, which
 /// `search` chooses.
 ///
-/// Rounding is that of the exact quotient. f64 suffices: a quotient of 8 by 24 bits lies on a tie,
-/// which has 5 bits, or further from it than 2^-30 of its size.
+/// The result equals rounding the exact quotient. f64 suffices: a quotient of 8 by 24 bits either
+/// is a tie, which has 5 bits, or is further from it than 2^-30 of its size.
 pub(crate) fn quantize_row(
     row: &[u8],
     codes: &mut [u8],
@@ -123,7 +123,7 @@ pub(crate) fn quantize_row(
     if largest == 0.0 {
         return Err(RowFault::Zeros);
     }
-    // A subnormal scale has fewer bits, and a kernel may take it for 0.
+    // A subnormal scale has fewer bits, and a kernel may flush it to 0.
     if !scale.is_normal() {
         return Err(RowFault::TooSmall { largest });
     }
@@ -147,7 +147,7 @@ pub(crate) fn quantize_row(
     Ok((scale, sums))
 }
 
-/// Half a step above the largest code's value: beyond it, a value would be rounded further up.
+/// Half a step above the largest code's value: a larger value would be rounded further up.
 const SATURATED_FROM: f64 = 464.0;
 
 pub(crate) fn widen(pair: [u8; 2]) -> f32 {

@@ -1,4 +1,4 @@
-//! Pack to weights.
+//! Reads a pack.
 
 use crate::content;
 use crate::header::Header;
@@ -52,14 +52,14 @@ impl Pack {
     /// Memory-maps the pack at `path` and checks all of it.
     ///
     /// # Errors
-    /// A file that is missing, foreign, of another layout version, truncated or altered, or
+    /// A file that is missing, not a pack, of another layout version, truncated or altered, or
     /// whose header contradicts itself.
     pub fn open(path: &Path) -> Result<Pack, PackError> {
         Pack::open_watched(path, &|_, _| Ok(()))
     }
 
-    /// The same; several threads call `progress` with the bytes that are checked and the total, not
-    /// always in order. Its error ends the checking.
+    /// Like [`Pack::open`]. Several threads call `progress` with the checked bytes and the total,
+    /// not always in order. Its error ends the checking.
     ///
     /// # Errors
     /// Those of [`Pack::open`], and [`PackError::Io`] with the error of `progress`.
@@ -71,10 +71,10 @@ impl Pack {
         Pack::check(Bytes::Map(map), path, progress)
     }
 
-    /// The same for a pack in memory; `name` stands for it in messages.
+    /// Opens a pack in memory; messages call it `name`.
     ///
     /// # Errors
-    /// See [`Pack::open`].
+    /// Those of [`Pack::open`].
     pub fn from_bytes(bytes: Vec<u8>, name: &str) -> Result<Pack, PackError> {
         Pack::check(Bytes::Memory(bytes), Path::new(name), &|_, _| Ok(()))
     }
@@ -141,7 +141,7 @@ impl Pack {
         &self.header.source
     }
 
-    /// All sections in one piece, as a GPU keeps them: gaps between sections included.
+    /// Returns all sections in one piece, for a GPU, including the gaps between sections.
     pub fn payload(&self) -> &[u8] {
         let (first, last) = (&self.places[0], &self.places[self.places.len() - 1]);
         &self.bytes.all()[first.start..last.end]
@@ -180,7 +180,7 @@ impl Pack {
         self.tensor_f32(tensor)
     }
 
-    /// A tensor's values, row-major: bf16 exactly, FP8 as [`MatrixView::row_f32`] gives it.
+    /// Returns a tensor's values, row-major: bf16 exactly, FP8 as [`MatrixView::row_f32`] gives it.
     pub fn tensor_f32(&self, tensor: Tensor) -> Vec<f32> {
         let (section, place) = Section::of_tensor(&self.config, tensor);
         if let Place::Vector(_) = place {
@@ -198,7 +198,7 @@ impl Pack {
         self.header.formats.of(section) == WeightFormat::Bf16
     }
 
-    /// A tensor's values, row-major, as little-endian bytes: bf16 where it is, else f32.
+    /// Returns a tensor's values, row-major, as little-endian bytes: bf16 if stored so, else f32.
     pub fn value_bytes(&self, tensor: Tensor) -> Vec<u8> {
         self.value_row_bytes(tensor, 0..tensor.shape(&self.config).0)
     }
@@ -234,7 +234,7 @@ impl Pack {
     }
 }
 
-/// Reads preamble and header; gives the header and the payload's place.
+/// Reads preamble and header; returns the header and the payload's place.
 fn read_front(all: &[u8], path: &Path) -> Result<(Header, usize), PackError> {
     let truncated = |what: &str, needed: u64| PackError::Truncated {
         path: path.to_owned(),
@@ -266,12 +266,12 @@ fn read_front(all: &[u8], path: &Path) -> Result<(Header, usize), PackError> {
     Ok((header, padded(PREAMBLE_BYTES + text.len(), SECTION_ALIGN)))
 }
 
-/// A fixed-size copy of a slice of that very length.
+/// Returns a fixed-size copy of a slice of that length.
 fn word<const N: usize>(bytes: &[u8]) -> [u8; N] {
     bytes.try_into().expect("the slice has the word's length")
 }
 
-/// What a file that is not a pack looks like.
+/// Says what kind of file this is, if it is not a pack.
 fn foreign(all: &[u8]) -> String {
     match FileKind::of(all) {
         Some(FileKind::Empty) => "the file is empty".into(),

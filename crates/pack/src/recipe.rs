@@ -6,7 +6,7 @@ use crate::scales::ScaleSearch;
 use monolith_abi::WeightFormat;
 use monolith_model::Config;
 
-/// How a pack is made: everything in it that does not follow from the weights.
+/// The recipe of a pack: everything in it that does not follow from the weights.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Recipe {
     /// Where the weights come from.
@@ -15,17 +15,17 @@ pub struct Recipe {
     pub formats: Formats,
     /// How the scales of quantized rows are chosen.
     pub scale_search: ScaleSearch,
-    /// The token ids that end a generation, where they are known.
+    /// The token ids that end a generation, if known.
     pub end_ids: Option<Vec<u32>>,
 }
 
 impl Recipe {
-    /// A pack in these formats, with the default scales and without end tokens.
+    /// Returns a recipe with these formats, the default scales, and no end tokens.
     pub fn new(source: Source, formats: Formats) -> Recipe {
         Recipe { source, formats, scale_search: ScaleSearch::default(), end_ids: None }
     }
 
-    /// The same with these scales.
+    /// Returns the recipe with these scales.
     pub fn scale_search(self, scale_search: ScaleSearch) -> Recipe {
         Recipe { scale_search, ..self }
     }
@@ -35,14 +35,14 @@ impl Recipe {
         Header::of(config, self).payload_bytes()
     }
 
-    /// The same with these end tokens.
+    /// Returns the recipe with these end tokens.
     pub fn end_ids(self, ids: impl IntoIterator<Item = u32>) -> Recipe {
         Recipe { end_ids: Some(ids.into_iter().collect()), ..self }
     }
 }
 
 impl Formats {
-    /// Whether any matrix has scales, so that there is something to search for.
+    /// Returns whether any matrix has scales, so that a scale search applies.
     pub fn has_scales(self) -> bool {
         [self.layers, self.head].contains(&WeightFormat::Fp8)
     }

@@ -1,4 +1,4 @@
-//! The error of quantizing, one line for each kind of matrix.
+//! The quantization error, one line for each kind of matrix.
 
 use crate::header::Header;
 
@@ -23,7 +23,7 @@ pub struct KindReport {
     pub saturated: u64,
     /// Nonzero weights that became 0.
     pub zeros: u64,
-    /// Weights in all.
+    /// Total number of weights.
     pub weights: u64,
     /// Rows that were quantized here.
     pub rows_quantized: u64,

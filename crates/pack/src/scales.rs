@@ -1,4 +1,4 @@
-//! How the scale of a row is chosen.
+//! Chooses the scale of a row.
 
 use crate::quantize::widen;
 use monolith_model::e4m3;
@@ -11,12 +11,12 @@ pub enum ScaleSearch {
     /// The row's largest magnitude maps to the largest code: `amax / 448`.
     #[default]
     Amax,
-    /// Of a fixed grid of scales around `amax / 448`, the one with the least squared error.
+    /// The scale with the least squared error, of a fixed grid of scales around `amax / 448`.
     Mse,
 }
 
 impl ScaleSearch {
-    /// Every way there is.
+    /// Every way.
     pub const ALL: [ScaleSearch; 2] = [ScaleSearch::Amax, ScaleSearch::Mse];
 
     /// The name on the command line and in the header.
@@ -27,13 +27,13 @@ impl ScaleSearch {
         }
     }
 
-    /// The way of this name.
+    /// Returns the way with this name.
     pub fn from_name(name: &str) -> Option<ScaleSearch> {
         ScaleSearch::ALL.into_iter().find(|search| search.name() == name)
     }
 
-    /// Whether this is the default, which a header does not spell out: packs made before there was
-    /// a choice stay as they are.
+    /// Returns whether this is the default, which a header omits, so that packs from before there
+    /// was a choice stay valid.
     pub(crate) fn is_amax(&self) -> bool {
         *self == ScaleSearch::Amax
     }
@@ -42,13 +42,13 @@ impl ScaleSearch {
 /// Scales to try, evenly (in their logarithm) over the octave above `amax / 448`.
 ///
 /// E4M3 has the same steps in every binade, so an octave has every alignment of the steps with the
-/// weights. Scales above `amax / 448` cut nothing, and cost no more than the smallest binade of
-/// codes; scales below it cut the largest weights, and were never the best on the tiny model.
-/// On its matrices 16 candidates take 6% to 9% off the relative error, 64 take 7% to 11%.
+/// weights. Scales above `amax / 448` clip nothing and lose only the smallest binade of codes.
+/// Scales below it clip the largest weights, and were never the best on the tiny model. On its
+/// matrices 16 candidates reduce the relative error by 6% to 9%, 64 candidates by 7% to 11%.
 const CANDIDATES: usize = 64;
 
-/// The scale with the least squared error, summed in f64 in a fixed order. Of candidates with the
-/// same error the first wins.
+/// Returns the scale with the least squared error, summed in f64 in a fixed order. Of candidates
+/// with the same error the first wins.
 pub(crate) fn least_squares(weights: &[[u8; 2]], amax_scale: f32) -> f32 {
     // The error of a weight does not depend on its sign.
     let sizes: Vec<f64> = weights.iter().map(|&pair| f64::from(widen(pair)).abs()).collect();
@@ -64,36 +64,35 @@ pub(crate) fn least_squares(weights: &[[u8; 2]], amax_scale: f32) -> f32 {
 
 /// The scales to try, from `amax / 448` itself upwards.
 ///
-/// Only operations that IEEE 754 rounds correctly take part, so that the grid is the same on every
+/// It uses only operations that IEEE 754 rounds correctly, so that the grid is the same on every
 /// machine.
 fn candidates(amax_scale: f32) -> impl Iterator<Item = f32> {
     let largest = f64::from(amax_scale) * f64::from(e4m3::MAX);
     let step = octave_root();
     let sizes = std::iter::successors(Some(1.0), move |size| Some(size * step)).take(CANDIDATES);
     let scales = sizes.map(move |size| (f64::from(amax_scale) * size) as f32);
-    // Of a row of weights near the largest there are, some scales would make an infinite one.
+    // For weights near the largest bf16 value, some scales would give an infinite weight.
     scales.filter(move |&scale| {
         let top = e4m3::value(e4m3::encode(largest / f64::from(scale))) * scale;
         scale.is_normal() && top.is_finite()
     })
 }
 
-/// The factor between two candidates: 2 to the power of `1 / CANDIDATES`, by square roots alone. A
-/// library's power function may round differently elsewhere.
+/// The factor between two candidates: 2 to the power of `1 / CANDIDATES`, computed only by square
+/// roots. A library's power function may round differently on other machines.
 fn octave_root() -> f64 {
     (0..CANDIDATES.ilog2()).fold(2f64, |root, _| root.sqrt())
 }
 
-/// Sums that a squared error is made of: column `i` goes to sum `i % LANES`. Their number is part
-/// of the result, since it is part of the order of summation; several are needed for the loop to
-/// become vector instructions.
+/// Number of partial sums of a squared error: column `i` goes to sum `i % LANES`. The number
+/// affects the result through the order of summation; several sums let the compiler vectorize.
 const LANES: usize = 8;
 
-/// Weights between two looks at the limit; a multiple of [`LANES`].
+/// Weights between two checks of the limit; a multiple of [`LANES`].
 const CHUNK: usize = 256;
 
-/// The squared error of a row of magnitudes with this scale; any number that is not below `limit`
-/// once it is known not to be.
+/// Returns the squared error of a row of magnitudes with this scale. If the error reaches `limit`,
+/// it stops early and returns some number that is not below `limit`.
 fn squared_error(sizes: &[f64], scale: f32, limit: f64) -> f64 {
     let by = f64::from(scale);
     let mut sums = [0.0; LANES];

@@ -1,4 +1,4 @@
-//! Rows of a checkpoint's tensors to tiles of a pack.
+//! Converts rows of a checkpoint's tensors to tiles of a pack.
 
 use crate::PackError;
 use crate::format::tile_bytes;
@@ -29,16 +29,16 @@ impl TileSource<'_> {
         tile_bytes(self.format, self.section.shape(self.weights.config()).1)
     }
 
-    /// The bytes of some tiles, made in parallel, and the sums of their quantization error.
+    /// Makes the bytes of some tiles in parallel, with the sums of their quantization error.
     ///
     /// # Errors
-    /// The first row, in order, that the format does not hold.
+    /// The first row, in order, that the format cannot hold.
     pub(crate) fn tiles(&self, tiles: Range<usize>) -> Result<(Vec<u8>, Sums), PackError> {
         let mut bytes = vec![0u8; tiles.len() * self.tile_bytes()];
         let chunks = bytes.par_chunks_mut(self.tile_bytes());
         let done: Vec<Result<Sums, PackError>> =
             chunks.zip(tiles).map(|(out, tile)| self.tile(tile, out)).collect();
-        // In order: the first fault is reported, whichever thread found one first.
+        // In order, so that the first row's error is reported, not the first thread's.
         let mut sums = Sums::default();
         for tile in done {
             sums.add(tile?);
@@ -89,8 +89,8 @@ fn scatter_bf16(row_bytes: &[u8], row: usize, tile: &mut [u8]) {
     }
 }
 
-/// Puts a tensor's row into a row of an FP8 tile: quantized, or unchanged where the checkpoint
-/// stores it in FP8.
+/// Puts a tensor's row into a row of an FP8 tile: quantized, or unchanged if the checkpoint stores
+/// it in FP8.
 fn put_fp8(
     weights: &dyn Weights,
     (tensor, from): (Tensor, usize),

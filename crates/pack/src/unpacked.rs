@@ -10,8 +10,8 @@ use std::collections::HashMap;
 /// Every tensor of a pack, row-major in memory and in the pack's format. The oracle computes from
 /// it, so that it uses exactly the values that the engines use.
 ///
-/// [`Weights::stored`] gives every tensor, [`Weights::view`] those in bf16 alone: the product of
-/// an E4M3 code and its scale is no bf16 value.
+/// [`Weights::stored`] returns every tensor, [`Weights::view`] only those in bf16, since the
+/// product of an E4M3 code and its scale is not a bf16 value.
 #[derive(Clone, Debug)]
 pub struct Unpacked {
     config: Config,

@@ -1,4 +1,4 @@
-//! Checkpoint to pack.
+//! Writes a pack from a checkpoint.
 
 use crate::PackError;
 use crate::format::Formats;
@@ -18,12 +18,11 @@ use std::path::Path;
 /// Room for a header's sha256 strings before they are known: their length is fixed.
 const SHA256_HEX: usize = 64;
 
-/// Bytes that are made, hashed and written at once, about: enough work for every thread, and little
-/// enough that the progress callback runs several times a second.
+/// Approximate bytes that are made, hashed and written at once: enough work for every thread, but
+/// little enough that the progress callback runs several times per second.
 const CHUNK_BYTES: usize = 2 << 20;
 
-/// Writes the pack of `weights` in the formats in which they are stored: bf16, but for FP8
-/// checkpoints.
+/// Writes the pack of `weights` in their stored formats: bf16, except for FP8 checkpoints.
 ///
 /// # Errors
 /// See [`Recipe::write`].
@@ -36,15 +35,15 @@ pub fn pack_to_file(
     Recipe::new(source, Formats::as_stored(weights)).write(weights, path, progress)
 }
 
-/// The pack of bf16 `weights`, in memory: for small models.
+/// Makes the pack of bf16 `weights` in memory, for small models.
 ///
 /// # Panics
-/// For weights that are stored in FP8: [`pack_to_bytes_as`] takes them.
+/// For weights that are stored in FP8: use [`pack_to_bytes_as`].
 pub fn pack_to_bytes(weights: &dyn Weights, source: Source) -> Vec<u8> {
     pack_to_bytes_as(weights, source, Formats::BF16).expect("bf16 weights are written as they are")
 }
 
-/// The pack of `weights` in these formats, in memory: for small models.
+/// Makes the pack of `weights` in these formats in memory, for small models.
 ///
 /// # Errors
 /// See [`Recipe::to_bytes`].
@@ -58,14 +57,14 @@ pub fn pack_to_bytes_as(
 
 impl Recipe {
     /// Writes the pack of `weights` to `path`, whole or not at all: until it is complete and on the
-    /// disk it is a temporary file beside `path`, which an error removes, and which the next write
-    /// to the folder removes where this process was killed. `progress` is called with the bytes
-    /// done and the total, several times a second; its error ends the writing.
+    /// disk it is a temporary file beside `path`. An error removes that file; if this process is
+    /// killed, the next write to the folder removes it. `progress` is called with the bytes done
+    /// and the total, several times per second; its error ends the writing.
     ///
     /// # Errors
-    /// [`PackError::Io`] where the folder cannot be written to, or with the error of `progress`;
-    /// [`PackError::Row`] for a row that the format cannot hold, [`PackError::NotBf16`] for a
-    /// tensor stored in FP8 that is to be bf16.
+    /// [`PackError::Io`] if the folder cannot be written to, or with the error of `progress`;
+    /// [`PackError::Row`] for a row that the format cannot hold, [`PackError::NotBf16`] if bf16 is
+    /// requested for a tensor stored in FP8.
     pub fn write(
         &self,
         weights: &dyn Weights,
@@ -80,7 +79,7 @@ impl Recipe {
         Ok(header)
     }
 
-    /// The pack of `weights`, in memory: for small models.
+    /// Makes the pack of `weights` in memory, for small models.
     ///
     /// # Errors
     /// Those of [`Recipe::write`] that are about the weights.
@@ -119,8 +118,8 @@ fn pack_to(
     Ok(header)
 }
 
-/// Gives a section's bytes to `write`, part by part, and records the quantization error in its
-/// entry.
+/// Passes a section's bytes to `write`, part by part, and records the quantization error in the
+/// section's entry.
 fn put_section(
     weights: &dyn Weights,
     recipe: &Recipe,
@@ -150,8 +149,8 @@ fn put_section(
     Ok(())
 }
 
-/// Bytes reserved for the header's text before the sections' sha256 and quantization are known: the
-/// length of the text with the longest values that they can have.
+/// Bytes reserved for the header's text before the sections' sha256 and quantization errors are
+/// known: the length of the text with the longest possible values.
 fn header_room(header: &Header) -> usize {
     let mut longest = header.clone();
     // serde_json writes at most 9 digits of an f32, and 8 characters around them.

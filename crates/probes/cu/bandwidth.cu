@@ -1,6 +1,6 @@
-// Reading memory, and nothing else: by plain 16-byte loads, and by bulk copies through a ring in
-// shared memory. Every word read goes into an exclusive or that the host checks, so that nothing
-// is skipped.
+// Measures read bandwidth: with plain 16-byte loads, and with bulk copies through a ring in shared
+// memory. Every word read goes into an exclusive or that the host checks, so that no read is
+// skipped.
 #include "bound.cuh"
 
 constexpr int WARPS_MAX = 32;
@@ -16,7 +16,7 @@ __device__ __forceinline__ u32 folded(const uint4& words) {
   return words.x ^ words.y ^ words.z ^ words.w;
 }
 
-// The block's exclusive or, to its own word. Every thread of the block calls it.
+// Writes the block's exclusive or to the block's word. Every thread of the block calls it.
 __device__ __forceinline__ void post_xor(u32 value, u32* out) {
   __shared__ u32 parts[WARPS_MAX];
   for (int apart = 16; apart > 0; apart /= 2) value ^= __shfl_xor_sync(~0u, value, apart);
@@ -35,7 +35,7 @@ extern "C" __global__ void __launch_bounds__(512) probe_fill(uint4* to, u64 unit
   }
 }
 
-// What the exclusive or must be, without reading memory.
+// Computes the expected exclusive or without reading memory.
 extern "C" __global__ void __launch_bounds__(512)
     probe_expect(u64 first_unit, u64 units, u32* out) {
   const u64 stride = u64(gridDim.x) * blockDim.x;
@@ -75,7 +75,7 @@ struct Ring {
   u32 stage_bytes, stages;
 };
 
-// The loader: one thread. Waits for an empty stage, announces the bytes, starts the copy.
+// The loader, one thread: waits for an empty stage, sets the expected bytes, starts the copy.
 __device__ __forceinline__ void load_all(const Bound& bound, const Ring& ring,
                                          const unsigned char* from, u32 chunks) {
   for (u32 chunk = 0; chunk < chunks; chunk++) {
@@ -94,7 +94,7 @@ __device__ __forceinline__ void load_all(const Bound& bound, const Ring& ring,
   }
 }
 
-// The consumers: wait for a full stage, read all of it, give it back.
+// The consumers: wait for a full stage, read all of it, release it.
 __device__ __forceinline__ u32 read_all(const Bound& bound, const Ring& ring, u32 chunks) {
   u32 all = 0;
   for (u32 chunk = 0; chunk < chunks; chunk++) {
@@ -114,7 +114,7 @@ __device__ __forceinline__ u32 read_all(const Bound& bound, const Ring& ring, u3
   return all;
 }
 
-// Every block reads a contiguous share of `chunks` stages.
+// Every block reads a contiguous range of `chunks` stages.
 extern "C" __global__ void __launch_bounds__((CONSUMER_WARPS + 1) * 32)
     probe_read_bulk(Control* control, u64 timeout_ns, const uint4* from, u64 first_unit,
                     u32 chunks, u32 stage_bytes, u32 stages, u32* out) {

@@ -1,13 +1,14 @@
-// Bounded waits, after the megakernel's fault.cuh: every spin has an end and names itself there.
+// Bounded waits, as in the megakernel's fault.cuh: every spin has a timeout and reports what it
+// waited for.
 #pragma once
 #include "ops.cuh"
 
-// Words of device memory, zero before a launch; the host reads them after it.
+// Words of device memory: zero before a launch, read by the host after it.
 struct Control {
   u32 abort, claimed, block, what, index, expected, seen, reserved;
 };
 
-// What a wait was for; the host has their names, in this order.
+// What a wait was for; the host has names for these, in the same order.
 enum class What : u32 { Unit, Barrier, Mail, StageFull, StageEmpty, Count };
 static_assert(static_cast<u32>(What::Count) == PROBE_WAITS, "the host's names");
 
@@ -17,10 +18,10 @@ struct Bound {
 };
 
 constexpr u32 SPINS_PER_LOOK = 64;
-// Ends the wait also where the timer itself stands still.
+// Ends the wait even if the timer itself stands still.
 constexpr u32 LOOKS_MAX = 1u << 18;
 
-// Inlined: a call would spill registers around the loops that are measured.
+// Inlined, since a call would spill registers around the measured loops.
 __device__ __forceinline__ void give_up(Control* control, What what, u32 index, u32 expected,
                                         u32 seen) {
   if (atomicCAS(&control->claimed, 0u, 1u) == 0u) {
@@ -33,7 +34,7 @@ __device__ __forceinline__ void give_up(Control* control, What what, u32 index, 
   ptx::store_relaxed(&control->abort, 1u);
 }
 
-// Spins until `arrived(seen)`; false if it took too long, here or in another block.
+// Spins until `arrived(seen)`. Returns false if the wait timed out, here or in another block.
 template <class Arrived>
 __device__ __forceinline__ bool wait_until(const Bound& bound, What what, u32 index, u32 expected,
                                            Arrived arrived) {

@@ -1,9 +1,9 @@
-// %globaltimer and clock64: the timer's steps, the clock's rate on every multiprocessor, and how
-// far both are apart between multiprocessors.
+// Measures %globaltimer and clock64: the timer's steps, the clock's rate on every multiprocessor,
+// and the offsets of both between multiprocessors.
 #include "bound.cuh"
 
-// One thread reads the timer in a loop and keeps its changes, `steps_max` at most. The loop ends
-// after so many reads or clocks, whichever comes first.
+// One thread reads the timer in a loop and keeps its changes, at most `steps_max`. The loop ends
+// after a number of reads or clocks, whichever comes first.
 extern "C" __global__ void __launch_bounds__(32)
     probe_steps(u64 reads_max, u64 clocks_max, long long* steps, u32 steps_max, u64* totals) {
   if (threadIdx.x != 0) return;
@@ -23,7 +23,7 @@ extern "C" __global__ void __launch_bounds__(32)
   totals[3] = clock64() - clock_begin;
 }
 
-// A read of both clocks just after the timer has stepped; the timer's step is then no error.
+// Reads both clocks just after the timer has stepped, so that its step size causes no error.
 __device__ __forceinline__ bool read_at_step(u64 clocks_max, u64& timer, u64& clock) {
   const u64 before = ptx::global_timer_ns(), clock_begin = clock64();
   do {
@@ -34,8 +34,8 @@ __device__ __forceinline__ bool read_at_step(u64 clocks_max, u64& timer, u64& cl
   return true;
 }
 
-// Every block spins for `window_ns` by the timer, and says how many clocks passed. Five words a
-// block: multiprocessor, whether it was measured, nanoseconds, clocks, clocks at the begin.
+// Every block spins for `window_ns` of the timer and reports how many clocks passed. Five words per
+// block: multiprocessor, whether it was measured, nanoseconds, clocks, clocks at the start.
 extern "C" __global__ void __launch_bounds__(32)
     probe_rate(u64 window_ns, u64 clocks_max, u64* out) {
   if (threadIdx.x != 0) return;
@@ -56,20 +56,20 @@ extern "C" __global__ void __launch_bounds__(32)
   mine[4] = clock_begin;
 }
 
-// A read of the timer lies in the message itself, above the round's number: the message cannot
-// leave before the read, nor can a reader have it earlier.
+// The message itself holds a read of the timer, above the round's number, so that the message
+// cannot be sent before the read.
 __device__ __forceinline__ u64 message_of(u64 timer, u32 round) { return timer << 16 | round; }
 
-// One word a line of 128 bytes.
+// One word per 128-byte line.
 constexpr u32 MAIL_STRIDE = PROBE_MAIL_STRIDE;
 
 struct Stamp {
   u64 timer, clock;
 };
 
-// Block 0 asks every other block for the time, one after the other, `rounds` times: sent at t0,
-// answered at t1, back at t2. The other's clock is ahead by no less than t1 - t2 and no more than
-// t1 - t0. `stamps` holds [block][round]{t0, t1, t2}; `mail` is zero before.
+// Block 0 asks every other block for the time, one after another, `rounds` times: sent at t0,
+// answered at t1, received at t2. The other clock is ahead by at least t1 - t2 and at most t1 - t0.
+// `stamps` holds [block][round]{t0, t1, t2}; `mail` is zero before the launch.
 extern "C" __global__ void __launch_bounds__(32)
     probe_offsets(Control* control, u64 timeout_ns, u64* mail, u32 rounds, Stamp* stamps) {
   if (threadIdx.x != 0) return;

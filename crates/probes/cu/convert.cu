@@ -1,5 +1,5 @@
-// Every e4m3 pair and every e2m1 pair to f16: by the instruction, where there is one, and by
-// shifting the code into f16's exponent. The host compares each with the formats' definitions.
+// Converts every e4m3 pair and every e2m1 pair to f16: with the instruction, if there is one, and
+// by shifting the code into f16's exponent. The host compares both with the formats' definitions.
 #include "ops.cuh"
 
 constexpr u32 E4M3_PAIRS = 1 << 16;

@@ -1,18 +1,18 @@
 // Hand-offs between all blocks: the all-gather of the megakernel's exchange.cuh, and a grid
-// barrier to compare it with. Every exchange has its own slot, written once a launch with the
-// launch's epoch, so nobody is lapped and nothing is reset. Block 0 to n - 1 must all be
-// resident: the launch is cooperative.
+// barrier for comparison. Every exchange has its own slot, written once per launch with the
+// launch's epoch, so no unread slot is overwritten and nothing is reset. All blocks must be
+// resident, so the launch is cooperative.
 #include "bound.cuh"
 
 constexpr int THREADS = PROBE_HANDOFF_THREADS;
-// A block's units fill sectors of 32 bytes, so that no two blocks share one.
+// A block's units fill whole 32-byte sectors, so that no two blocks share a sector.
 constexpr u32 UNITS_PER_SECTOR = 4;
 
 __device__ __forceinline__ u64 unit_of(u32 value, u32 epoch) { return u64(epoch) << 32 | value; }
 __device__ __forceinline__ u32 value_of(u64 unit) { return static_cast<u32>(unit); }
 __device__ __forceinline__ u32 epoch_of(u64 unit) { return static_cast<u32>(unit >> 32); }
 
-// What a unit holds depends on what the exchange before it brought: the host follows the chain.
+// A unit's value depends on the values of the exchange before it; the host recomputes the chain.
 __device__ __forceinline__ u32 next_value(u32 gathered, u32 index) {
   return gathered * 1664525u + 1013904223u + index;
 }
@@ -30,7 +30,7 @@ __device__ __forceinline__ void begin_stamps(Stamps& stamps) {
   stamps.clocks[0] = clock64();
 }
 
-// [block][exchanges + 2]: the clocks, and the nanoseconds from the first to the last.
+// [block][exchanges + 2]: the clocks, and the nanoseconds from the first clock to the last.
 __device__ __forceinline__ void write_stamps(const Stamps& stamps, u32 exchanges, u64* out) {
   u64* mine = out + u64(blockIdx.x) * (exchanges + 2);
   if (threadIdx.x == 0) mine[exchanges + 1] = ptx::global_timer_ns() - stamps.timer_begin;
@@ -38,7 +38,7 @@ __device__ __forceinline__ void write_stamps(const Stamps& stamps, u32 exchanges
   for (u32 at = threadIdx.x; at <= exchanges; at += THREADS) mine[at] = stamps.clocks[at];
 }
 
-// Gathers a slot: all units polled before any is waited for, so that their trips overlap.
+// Gathers a slot: polls all units once before it waits for any, so that the loads overlap.
 template <int UNITS>
 __device__ __forceinline__ bool gather(const Bound& bound, const u64* slot, u32 epoch,
                                        u32 (&gathered)[UNITS]) {
@@ -70,7 +70,7 @@ __device__ __forceinline__ bool gather(const Bound& bound, const u64* slot, u32 
 template <int UNITS>
 __device__ __forceinline__ void exchange_all(const Bound& bound, u64* slots, u32 epoch,
                                              u32 exchanges, u64* out) {
-  // Twice, in turns: whoever writes one half has seen every thread leave it.
+  // Two halves, used alternately: a thread that writes one half knows that no thread reads it.
   __shared__ u32 gathered[2][UNITS];
   __shared__ Stamps stamps;
   const u32 even = (UNITS + gridDim.x - 1) / gridDim.x;
@@ -102,7 +102,8 @@ extern "C" __global__ void __launch_bounds__(THREADS)
   exchange_all<3072>({control, timeout_ns}, slots, epoch, exchanges, out);
 }
 
-// The counter is zero before, and is never reset: exchange n waits for n times all blocks.
+// The counter is zero before the launch and is never reset: exchange n waits for n times the number
+// of blocks.
 extern "C" __global__ void __launch_bounds__(THREADS)
     probe_barrier(Control* control, u64 timeout_ns, u32* counter, u32 exchanges, u64* out) {
   __shared__ Stamps stamps;

@@ -1,4 +1,4 @@
-// Inline assembly that the megakernel's ptx/ has no use for, named alike.
+// Inline assembly that the megakernel does not need, named as in its ptx/.
 #pragma once
 #include "ptx/barrier.cuh"
 #include "ptx/bulk_copy.cuh"
@@ -10,7 +10,7 @@
 
 namespace ops {
 
-// 16 bytes that this launch does not write: read once, past L1.
+// Loads 16 bytes that this launch does not write: read once, bypassing L1.
 __device__ __forceinline__ uint4 load_stream(const uint4* from) {
   uint4 value;
   asm volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
@@ -19,7 +19,7 @@ __device__ __forceinline__ uint4 load_stream(const uint4* from) {
   return value;
 }
 
-// Adds one; what this thread did before is visible to whoever acquires the sum.
+// Adds one with release order: a thread that acquires the sum sees this thread's earlier writes.
 __device__ __forceinline__ void add_release(u32* to) {
   asm volatile("red.release.gpu.global.add.u32 [%0], 1;" ::"l"(to) : "memory");
 }
@@ -36,7 +36,7 @@ __device__ __forceinline__ u32 multiprocessor() {
   return id;
 }
 
-// Two e4m3 codes to two f16; the low byte to the low half.
+// Converts two e4m3 codes to two f16; the low byte goes into the low half.
 __device__ __forceinline__ u32 f16_from_e4m3(u16 codes) {
   u32 pair;
   asm volatile("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(pair) : "h"(codes));
@@ -44,7 +44,7 @@ __device__ __forceinline__ u32 f16_from_e4m3(u16 codes) {
 }
 
 #if PROBE_HAS_E2M1
-// Two e2m1 codes of a byte to two f16; the low nibble to the low half.
+// Converts a byte's two e2m1 codes to two f16; the low nibble goes into the low half.
 __device__ __forceinline__ u32 f16_from_e2m1(u16 codes) {
   u32 pair;
   asm volatile(

@@ -1,4 +1,4 @@
-//! Reading memory: more than the L2 cache holds, once from end to end, and every word of it.
+//! Measures read bandwidth: reads every word of a buffer larger than the L2 cache, once.
 
 use crate::ProbeError;
 use crate::gpu::{Control, Gpu, PATIENCE_NS, allow_shared};
@@ -9,7 +9,7 @@ use crate::statistics::{extremes, median};
 use cudarc::driver::sys::CUevent_flags;
 use cudarc::driver::{CudaFunction, CudaSlice, LaunchConfig, PushKernelArg};
 
-/// What is read in one launch: the weights of a token in bf16, FP8 and NVFP4.
+/// Bytes that a launch reads: the weights of a token in bf16, FP8 and NVFP4.
 const SIZES: [u64; 3] = [1_200_000_000, 600_000_000, 400_000_000];
 const BUFFER_BYTES: u64 = SIZES[0];
 const UNIT_BYTES: u64 = 16;
@@ -17,9 +17,9 @@ const PLAIN_BLOCKS_EACH: [usize; 3] = [1, 2, 4];
 const PLAIN_THREADS: u32 = 512;
 const STAGE_BYTES: [u32; 2] = [16 * 1024, 8 * 1024];
 const RING_BYTES_MAX: u32 = 192 * 1024;
-/// Shared memory that the kernel declares itself: barriers and a sum a warp.
+/// Static shared memory of the kernel: barriers, and one sum per warp.
 const STATIC_BYTES_MAX: u32 = 2048;
-/// One more warp than read the ring: the one that fills it.
+/// The warps that read the ring, and one that fills it.
 const BULK_THREADS: u32 = (CONSUMER_WARPS + 1) * 32;
 const _: () = assert!(RING_BYTES_MAX / STAGE_BYTES[1] <= STAGES_MAX);
 const WARM_UP: usize = 2;
@@ -67,8 +67,8 @@ impl Way {
     }
 }
 
-/// Units that a launch reads: by bulk copies, as many as every block's equal share of whole
-/// stages makes.
+/// Returns the units that a launch reads; with bulk copies, every block reads the same number of
+/// whole stages.
 fn units_read(way: Way, bytes: u64, blocks: usize) -> u64 {
     match way {
         Way::Plain { .. } => bytes / UNIT_BYTES,
@@ -96,8 +96,8 @@ impl<'a> Reader<'a> {
         let units = BUFFER_BYTES / UNIT_BYTES;
         let mut launch = gpu.stream.launch_builder(&fill);
         launch.arg(&mut buffer).arg(&units);
-        // SAFETY: the arguments are the kernel's, in order; it writes as many units as it is
-        // told, which is what the buffer holds.
+        // SAFETY: the arguments are the kernel's, in order; it writes the given number of units,
+        // which is the buffer's size.
         unsafe { launch.launch(gpu.blocks(gpu.multiprocessors * 4, PLAIN_THREADS, 0)) }?;
         Ok(Reader {
             gpu,
@@ -110,8 +110,7 @@ impl<'a> Reader<'a> {
 
     fn measure(&self, way: Way, bytes: u64) -> Result<Bandwidth, ProbeError> {
         let units = units_read(way, bytes, self.gpu.multiprocessors);
-        // Another part each time, where there are several: what the last one left in the L2
-        // cache is of no use then.
+        // Reads another part each time, if there are several, so that the L2 cache cannot help.
         let parts: Vec<Part> = (0..BUFFER_BYTES / bytes)
             .map(|part| Part { first: part * bytes / UNIT_BYTES, units })
             .collect();
@@ -143,18 +142,18 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// The exclusive or of a part, computed and not read.
+    /// Computes the exclusive or of a part without reading it.
     fn expected(&self, part: Part) -> Result<u32, ProbeError> {
         let config = self.gpu.blocks(self.gpu.multiprocessors, PLAIN_THREADS, 0);
         let mut out = self.out(&config)?;
         let mut launch = self.gpu.stream.launch_builder(&self.expect);
         launch.arg(&part.first).arg(&part.units).arg(&mut out);
-        // SAFETY: the arguments are the kernel's, in order; it writes one word a block.
+        // SAFETY: the arguments are the kernel's, in order; it writes one word per block.
         unsafe { launch.launch(config) }?;
         self.folded(&out)
     }
 
-    /// Reads a part: the time in us, and the exclusive or.
+    /// Reads a part; returns the time in us and the exclusive or.
     fn read(&self, way: Way, part: Part) -> Result<(f64, u32), ProbeError> {
         match way {
             Way::Plain { blocks_each } => self.read_plain(blocks_each, part),
@@ -168,7 +167,7 @@ impl<'a> Reader<'a> {
         let mut launch = self.gpu.stream.launch_builder(&self.plain);
         launch.arg(&self.buffer).arg(&part.first).arg(&part.units).arg(&mut out);
         launch.record_kernel_launch(CUevent_flags::CU_EVENT_DEFAULT);
-        // SAFETY: the arguments are the kernel's, in order; the part lies within the buffer, and
+        // SAFETY: the arguments are the kernel's, in order; the part is within the buffer, and
         // every block writes one word.
         let events = unsafe { launch.launch(config) }?;
         self.timed(events, &out)
@@ -191,9 +190,9 @@ impl<'a> Reader<'a> {
         launch.arg(&mut control.0).arg(&PATIENCE_NS).arg(&self.buffer).arg(&part.first);
         launch.arg(&chunks).arg(&stage_bytes).arg(&stages).arg(&mut out);
         launch.record_kernel_launch(CUevent_flags::CU_EVENT_DEFAULT);
-        // SAFETY: the arguments are the kernel's, in order; the blocks' shares together are the
-        // part, which lies within the buffer; the ring is the launch's dynamic shared memory, of
-        // no more stages than the kernel has barriers for.
+        // SAFETY: the arguments are the kernel's, in order; the blocks' ranges together are the
+        // part, which is within the buffer; the ring is the launch's dynamic shared memory, with
+        // no more stages than the kernel has barriers.
         let events = unsafe { launch.launch(config) }?;
         control.check(&self.gpu.stream)?;
         self.timed(events, &out)

@@ -10,7 +10,7 @@ use cudarc::driver::PushKernelArg;
 use std::collections::BTreeSet;
 
 const READS_MAX: u64 = 1 << 20;
-/// Where a kernel stops if the timer does not go on: a tenth of a second or two.
+/// Clocks after which a kernel stops if the timer stands still: 0.1 or 0.2 s.
 const CLOCKS_MAX: u64 = 1 << 28;
 const STEPS_MAX: u32 = 1 << 16;
 const WINDOW_NS: u64 = 60_000_000;
@@ -60,12 +60,12 @@ pub(crate) fn clock(gpu: &Gpu) -> Result<Clock, ProbeError> {
     let kernel = module.load_function("probe_rate")?;
     let config = gpu.one_block_each(&kernel, 32)?;
     let mut out = gpu.stream.alloc_zeros::<u64>(gpu.multiprocessors * RATE_WORDS)?;
-    // Twice, and the second counts: an idle GPU takes a while to raise its clock.
+    // Runs twice and uses the second result: an idle GPU takes a while to raise its clock.
     for _ in 0..2 {
         let mut launch = gpu.stream.launch_builder(&kernel);
         launch.arg(&WINDOW_NS).arg(&CLOCKS_MAX).arg(&mut out);
         // SAFETY: the arguments are the kernel's, in order; every block writes its own
-        // RATE_WORDS words, and the buffer holds as many as there are blocks.
+        // RATE_WORDS words, and the buffer has room for all blocks.
         unsafe { launch.launch_cooperative(config) }?;
     }
     clock_from_words(&gpu.stream.clone_dtoh(&out)?)
@@ -101,19 +101,19 @@ pub(crate) fn offsets(gpu: &Gpu) -> Result<Offsets, ProbeError> {
     let mut stamps = gpu.stream.alloc_zeros::<u64>(blocks * ROUNDS as usize * 6)?;
     let mut launch = gpu.stream.launch_builder(&kernel);
     launch.arg(&mut control.0).arg(&PATIENCE_NS).arg(&mut mail).arg(&ROUNDS).arg(&mut stamps);
-    // SAFETY: the arguments are the kernel's, in order; mail holds two lines a block, stamps six
-    // words a block and round. Cooperative: all blocks are resident, or the launch is refused.
+    // SAFETY: the arguments are the kernel's, in order; mail holds two lines per block, stamps six
+    // words per block and round. Cooperative: all blocks are resident, or the launch is refused.
     unsafe { launch.launch_cooperative(config) }?;
     control.check(&gpu.stream)?;
     let words = gpu.stream.clone_dtoh(&stamps)?;
-    // The first block has no mail of its own.
+    // The first block has no mail.
     offsets_from_words(&words[ROUNDS as usize * 6..])
 }
 
-/// Timer and clock when a message was sent, answered, and back.
+/// Timer and clock when a message was sent, answered and received.
 type Round = [[u64; 2]; 3];
 
-/// How far one multiprocessor's clock may be ahead of the first block's.
+/// Bounds on how far one multiprocessor's clock is ahead of the first block's.
 #[derive(Clone, Copy, Debug)]
 struct Bounds {
     low: i64,
@@ -146,7 +146,7 @@ fn offsets_from_words(words: &[u64]) -> Result<Offsets, ProbeError> {
     let (rounds, _) = pairs.as_chunks::<3>();
     let others: Vec<&[Round]> = rounds.chunks_exact(ROUNDS as usize).collect();
     if others.is_empty() {
-        return Err(ProbeError::Wrong("one multiprocessor has nobody to compare with".into()));
+        return Err(ProbeError::Wrong("there is only one multiprocessor to compare".into()));
     }
     let bounds =
         |which| -> Vec<Bounds> { others.iter().map(|rounds| Bounds::of(rounds, which)).collect() };
@@ -201,7 +201,7 @@ mod tests {
         assert!(message.contains("on 1 multiprocessors"), "{message}");
     }
 
-    /// Two others, one 40 ahead and one 10 behind, with trips of 100 to 131 that are halved.
+    /// Two other multiprocessors, one 40 ahead and one 10 behind, with round trips of 100 to 131.
     #[test]
     fn offsets_lie_between_question_and_answer() {
         let mut words = Vec::new();

@@ -1,4 +1,4 @@
-//! Every pair of e4m3 codes and of e2m1 codes to f16, bit for bit.
+//! Checks the conversion of every pair of e4m3 codes and of e2m1 codes to f16, bit for bit.
 
 use crate::gpu::Gpu;
 use crate::kernels::Module;
@@ -15,7 +15,7 @@ const THREADS: u32 = 256;
 pub(crate) fn probe(gpu: &Gpu) -> Result<Convert, ProbeError> {
     let module = gpu.load(Module::Convert)?;
     let kernel = module.load_function("probe_convert")?;
-    // Bits that no conversion gives, so that what is not written is seen.
+    // Bits that no conversion gives, which show unwritten words.
     let buffer = |pairs| gpu.stream.clone_htod(&vec![u32::MAX; pairs]);
     let mut e4m3_cvt = buffer(E4M3_PAIRS)?;
     let mut e4m3_shift = buffer(E4M3_PAIRS)?;
@@ -24,8 +24,8 @@ pub(crate) fn probe(gpu: &Gpu) -> Result<Convert, ProbeError> {
     let config = gpu.blocks(E4M3_PAIRS / THREADS as usize, THREADS, 0);
     let mut launch = gpu.stream.launch_builder(&kernel);
     launch.arg(&mut e4m3_cvt).arg(&mut e4m3_shift).arg(&mut e2m1_cvt).arg(&mut e2m1_shift);
-    // SAFETY: four pointers, as the kernel declares; it writes one word a thread, as many as the
-    // buffers hold.
+    // SAFETY: four pointers, as the kernel declares; it writes one word per thread, and the buffers
+    // hold one per thread.
     unsafe { launch.launch(config) }?;
     let read = |words| gpu.stream.clone_dtoh(words);
     let e2m1 = |words: &[u32], by: fn(u8) -> u16| {
@@ -50,8 +50,8 @@ fn hex(bits: u16) -> String {
     format!("{bits:#06x}")
 }
 
-/// Compares what every input gave with what `expected` says of its two codes, the low one first;
-/// `None` is anything that is not a number.
+/// Compares the output for every input with `expected` of its two codes, the low one first; `None`
+/// stands for any NaN.
 fn compare(words: &[u32], expected: impl Fn(usize) -> [Option<u16>; 2]) -> Comparison {
     let mut comparison = Comparison { inputs: words.len(), ..Comparison::default() };
     let mut nan = BTreeSet::new();

@@ -1,47 +1,47 @@
-//! What can go wrong. Every message says the cause and a cure.
+//! The errors. Every message says the cause and a cure.
 
 use cudarc::driver::DriverError;
 use monolith_kernels::KernelError;
 use std::path::PathBuf;
 
-/// Why a probe gives no answer.
+/// Why a probe failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ProbeError {
     /// There is no driver, or it is too old.
     #[error("{}", without_engine(.0))]
     NoDriver(KernelError),
-    /// The driver is there, and this GPU is not.
+    /// There is a driver, but not this GPU.
     #[error(
         "GPU {device} was not found: the driver sees {count}. Choose another with --device, and \
          in a container start it with the GPU (--gpus all)"
     )]
     NoGpu {
-        /// The number asked for.
+        /// The requested number.
         device: usize,
-        /// How many there are.
+        /// The number of GPUs.
         count: usize,
     },
-    /// The kernels cannot be had.
+    /// The kernels are not available.
     #[error("{}", without_engine(.0))]
     Kernels(KernelError),
-    /// What the driver said.
+    /// An error of the driver.
     #[error("the GPU's driver: {0}")]
     Driver(#[from] DriverError),
-    /// A wait in a kernel took too long.
+    /// A wait in a kernel timed out.
     #[error(
-        "block {block} waited for {what} {index} in vain: expected {expected}, saw {seen}. The \
+        "block {block} timed out waiting for {what} {index}: expected {expected}, saw {seen}. The \
          GPU may be shared or paused by another program"
     )]
     Stuck {
-        /// Who waited.
+        /// The block that waited.
         block: u32,
-        /// For what.
+        /// What it waited for.
         what: &'static str,
-        /// Which of them.
+        /// The index of it.
         index: u32,
-        /// What would have ended the wait.
+        /// The value that would have ended the wait.
         expected: u32,
-        /// What was there.
+        /// The value that was there.
         seen: u32,
     },
     /// The GPU gave a wrong answer.
@@ -52,16 +52,16 @@ pub enum ProbeError {
     Io {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: std::io::Error,
     },
-    /// Nsight Compute was not tried, or did not end.
+    /// Nsight Compute was not tried, or did not finish.
     #[error("{0}")]
     Ncu(String),
 }
 
 impl ProbeError {
-    /// Whether there is no GPU to ask.
+    /// Returns whether the error is that there is no usable GPU.
     pub fn is_no_gpu(&self) -> bool {
         matches!(self, ProbeError::NoDriver(_) | ProbeError::NoGpu { .. })
     }
@@ -72,7 +72,7 @@ impl ProbeError {
     }
 }
 
-/// The message without its advice to use another engine: the probes have no other.
+/// Removes a message's advice to use another engine: the probes have none.
 fn without_engine(error: &KernelError) -> String {
     let message = error.to_string();
     match message.split_once(" --engine cpu") {

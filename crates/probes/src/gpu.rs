@@ -1,4 +1,4 @@
-//! The GPU: finding it, loading kernels, and what a bounded wait leaves behind.
+//! Opens the GPU, loads kernels, and reads the record of a wait that timed out.
 
 use crate::kernels::shared::WAITS;
 use crate::kernels::{Module, Store};
@@ -11,7 +11,7 @@ use cudarc::nvrtc::Ptx;
 use monolith_kernels::Arch;
 use std::sync::Arc;
 
-/// How long a wait in a kernel may last: ten thousand times what is usual.
+/// Timeout of a wait in a kernel: ten thousand times the usual duration.
 pub(crate) const PATIENCE_NS: u64 = 1_000_000_000;
 
 /// Words of bound.cuh's `Control`.
@@ -28,7 +28,7 @@ pub(crate) struct Gpu {
     store: Store,
 }
 
-/// Version of the CUDA that the installed driver can run (13000 is 13.0); `None` without a driver.
+/// Returns the CUDA version that the driver supports (13000 is 13.0), or `None` without a driver.
 pub(crate) fn driver_version() -> Option<i32> {
     // SAFETY: only tries to open the library by name.
     if !unsafe { sys::is_culib_present() } {
@@ -46,7 +46,7 @@ impl Gpu {
         let device = options.device;
         let count = match CudaContext::device_count() {
             Ok(count) => count.max(0) as usize,
-            // Where there is no GPU at all, the driver fails to count them.
+            // Without any GPU the driver fails to count them.
             Err(DriverError(sys::CUresult::CUDA_ERROR_NO_DEVICE)) => 0,
             Err(error) => return Err(error.into()),
         };
@@ -78,8 +78,8 @@ impl Gpu {
         Ok(self.context.load_module(Ptx::from_binary(cubin))?)
     }
 
-    /// One block a multiprocessor, of so many threads: the dynamic shared memory, more than half
-    /// of what there is, keeps a second one out.
+    /// Returns a launch with one block per multiprocessor: its dynamic shared memory, more than
+    /// half of the multiprocessor's, leaves no room for a second block.
     pub(crate) fn one_block_each(
         &self,
         kernel: &CudaFunction,
@@ -103,17 +103,17 @@ impl Gpu {
     }
 }
 
-/// Lets the kernel have so much dynamic shared memory.
+/// Allows the kernel this much dynamic shared memory.
 pub(crate) fn allow_shared(kernel: &CudaFunction, bytes: u32) -> Result<(), ProbeError> {
     let dynamic = CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
     Ok(kernel.set_attribute(dynamic, bytes as i32)?)
 }
 
-/// Where a kernel says which wait took too long.
+/// The device memory in which a kernel records the wait that timed out.
 pub(crate) struct Control(pub(crate) CudaSlice<u32>);
 
 impl Control {
-    /// Waits for what was launched; an error if a wait in it took too long.
+    /// Waits for the launch; fails if one of its waits timed out.
     pub(crate) fn check(&self, stream: &Arc<CudaStream>) -> Result<(), ProbeError> {
         let words = stream.clone_dtoh(&self.0)?;
         stream.synchronize()?;

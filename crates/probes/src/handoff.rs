@@ -1,5 +1,5 @@
-//! Hand-offs between all blocks, one a multiprocessor: what each takes, and whether it brought
-//! what was sent.
+//! Measures hand-offs between all blocks, one block per multiprocessor, and checks that the values
+//! arrive.
 
 use crate::ProbeError;
 use crate::gpu::{Control, Gpu, PATIENCE_NS};
@@ -9,9 +9,9 @@ use crate::report::Handoff;
 use crate::statistics::{extremes, median};
 use cudarc::driver::{CudaFunction, CudaSlice, PushKernelArg};
 
-/// Hand-offs of a launch.
+/// Hand-offs per launch.
 const EXCHANGES: u32 = 272;
-/// The first ones, in which the blocks are still starting, do not count.
+/// The first hand-offs, during which blocks are still starting, do not count.
 const EXCHANGES_SKIPPED: usize = 16;
 const _: () = assert!(EXCHANGES <= EXCHANGES_MAX);
 const WARM_UP: u32 = 1;
@@ -38,9 +38,9 @@ fn gather(gpu: &Gpu, kernel: &CudaFunction, units: usize) -> Result<Handoff, Pro
         let mut launch = gpu.stream.launch_builder(kernel);
         launch.arg(&mut control.0).arg(&PATIENCE_NS).arg(&mut slots).arg(&epoch);
         launch.arg(&EXCHANGES).arg(&mut out);
-        // SAFETY: the arguments are the kernel's, in order; the slots hold one of `units` for
-        // every exchange, `out` EXCHANGES + 2 words a block, and the kernel has room for as many
-        // exchanges. Cooperative: all blocks are resident, or the launch is refused.
+        // SAFETY: the arguments are the kernel's, in order; the slots hold `units` units for every
+        // exchange, `out` holds EXCHANGES + 2 words per block, and the kernel has room for that
+        // many exchanges. Cooperative: all blocks are resident, or the launch is refused.
         unsafe { launch.launch_cooperative(config) }?;
         launches.push(finish(gpu, &control, &out)?);
         check_slots(&gpu.stream.clone_dtoh(&slots)?, units, epoch)?;
@@ -60,7 +60,7 @@ fn barrier(gpu: &Gpu, kernel: &CudaFunction) -> Result<Handoff, ProbeError> {
         launch.arg(&mut control.0).arg(&PATIENCE_NS).arg(&mut counter);
         launch.arg(&EXCHANGES).arg(&mut out);
         // SAFETY: the arguments are the kernel's, in order; the counter is zero, `out` holds
-        // EXCHANGES + 2 words a block, and the kernel has room for as many exchanges.
+        // EXCHANGES + 2 words per block, and the kernel has room for that many exchanges.
         // Cooperative: all blocks are resident, or the launch is refused.
         unsafe { launch.launch_cooperative(config) }?;
         launches.push(finish(gpu, &control, &out)?);
@@ -85,7 +85,7 @@ struct Launch {
     us_mean: f64,
 }
 
-/// Every block's clocks at the begin and after every exchange, then its time in nanoseconds.
+/// Every block's clocks at the start and after every exchange, then its time in nanoseconds.
 fn launch_from_words(words: &[u64]) -> Launch {
     let mut times_us = Vec::new();
     for block in words.chunks_exact(EXCHANGES as usize + 2) {
@@ -115,12 +115,12 @@ fn handoff(gpu: &Gpu, way: String, launches: &[Launch]) -> Handoff {
     }
 }
 
-/// What handoff.cu makes of the value that the exchange before brought.
+/// The value that handoff.cu computes from the previous exchange's value.
 fn next_value(gathered: u32, index: u32) -> u32 {
     gathered.wrapping_mul(1_664_525).wrapping_add(1_013_904_223).wrapping_add(index)
 }
 
-/// Follows the chain of values: one lost or torn anywhere changes all that come after it.
+/// Recomputes the chain of values: a lost or torn value changes all later ones.
 fn check_slots(words: &[u64], units: usize, epoch: u32) -> Result<(), ProbeError> {
     let mut values: Vec<u32> = (0..units as u32).collect();
     for (exchange, slot) in words.chunks_exact(units).enumerate() {
@@ -144,7 +144,7 @@ mod tests {
     #[test]
     fn a_hand_off_is_the_time_between_two_stamps() {
         let exchanges = u64::from(EXCHANGES);
-        // Two clocks a nanosecond, 1,500 clocks a hand-off; the second block: twice as slow.
+        // Two clocks per nanosecond, 1,500 clocks per hand-off; the second block is twice as slow.
         let block = |clocks: u64| {
             let stamps = (0..=exchanges).map(move |at| 77 + at * clocks);
             stamps.chain([exchanges * clocks / 2])

@@ -1,5 +1,5 @@
-//! The probes' kernels: sources, compilation, and a folder of compiled ones for a machine
-//! without NVRTC.
+//! The probes' kernels: sources, compilation, and a folder of compiled kernels for machines without
+//! NVRTC.
 
 use crate::ProbeError;
 use monolith_kernels::nvrtc::{Nvrtc, Search};
@@ -8,7 +8,7 @@ use monolith_kernels::{Arch, Sources};
 use std::path::Path;
 use std::{fmt, fs};
 
-/// A source file of ours, compiled by itself.
+/// One of our source files, each compiled separately.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Module {
     /// e4m3 and e2m1 to f16.
@@ -21,11 +21,11 @@ pub enum Module {
     Handoff,
 }
 
-/// What every source may include besides the megakernel's own types and assembly.
+/// The headers for every source, besides the megakernel's own types and assembly.
 const HEADERS: [(&str, &str); 2] =
     [("ops.cuh", include_str!("../cu/ops.cuh")), ("bound.cuh", include_str!("../cu/bound.cuh"))];
 
-/// Numbers that host and kernels must agree on: written here, defined for the compiler.
+/// Numbers that host and kernels share, passed to the compiler as defines.
 pub(crate) mod shared {
     /// Words of a line of 128 bytes of mail.
     pub(crate) const MAIL_STRIDE: usize = 16;
@@ -33,11 +33,11 @@ pub(crate) mod shared {
     pub(crate) const RATE_WORDS: usize = 5;
     /// Stages that `probe_read_bulk` has barriers for.
     pub(crate) const STAGES_MAX: u32 = 32;
-    /// Warps of it that read the ring; one more fills it.
+    /// Warps of `probe_read_bulk` that read the ring; one more fills it.
     pub(crate) const CONSUMER_WARPS: u32 = 8;
-    /// Threads of a block that hands off.
+    /// Threads of a block in the hand-off probes.
     pub(crate) const HANDOFF_THREADS: u32 = 512;
-    /// Hand-offs of a launch that there is room for.
+    /// Maximum number of hand-offs in a launch.
     pub(crate) const EXCHANGES_MAX: u32 = 512;
     /// What a wait is for, in the order of bound.cuh's `What`, which counts from 0.
     pub(crate) const WAITS: [&str; 5] = [
@@ -117,10 +117,10 @@ impl fmt::Display for Module {
     }
 }
 
-/// Compiles one of them.
+/// Compiles one module.
 ///
 /// # Errors
-/// It does not compile, or this NVRTC does not do.
+/// The module does not compile, or this NVRTC is not suitable.
 pub fn compile(nvrtc: &Nvrtc, module: Module, arch: Arch) -> Result<Vec<u8>, ProbeError> {
     let mut options = vec![
         format!("-arch={arch}"),
@@ -133,7 +133,7 @@ pub fn compile(nvrtc: &Nvrtc, module: Module, arch: Arch) -> Result<Vec<u8>, Pro
     compiled.map(|compiled| compiled.cubin).map_err(ProbeError::Kernels)
 }
 
-/// Compiles every one for every architecture into a folder, which is made.
+/// Compiles every module for every architecture into a folder, which it makes.
 ///
 /// # Errors
 /// There is no NVRTC, or the folder cannot be written.
@@ -177,7 +177,7 @@ impl Store {
         }
     }
 
-    /// In words, for the report.
+    /// Describes the store, for the report.
     pub(crate) fn describe(&self) -> String {
         match self {
             Store::Compiler(nvrtc) => format!("NVRTC {}", nvrtc.version()),

@@ -1,7 +1,6 @@
-//! What a GPU does, asked of the GPU itself: whether its conversions are exact, how fine its
-//! timer is, how fast its clocks, memory and hand-offs are, and whether Nsight Compute may read
-//! its counters. [`run`] asks everything; a probe that fails says why in the report, and the
-//! others go on.
+//! Probes of the GPU: whether its conversions are exact, the resolution of its timer, the speed of
+//! its clocks, memory and hand-offs, and whether Nsight Compute may read its counters. [`run`] runs
+//! them all; if a probe fails, the report says why, and the others continue.
 
 mod bandwidth;
 mod clocks;
@@ -24,20 +23,20 @@ use report::{GpuInfo, Outcome, SCHEMA_VERSION};
 use std::path::PathBuf;
 use std::time::Instant;
 
-/// How the probes are to be run.
+/// Options of the probes.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// Which GPU.
+    /// The number of the GPU.
     pub device: usize,
-    /// Folder of compiled kernels, as [`kernels::write`] fills it; `None`: NVRTC compiles them.
+    /// Folder of compiled kernels that [`kernels::write`] made; `None`: NVRTC compiles them.
     pub cubins: Option<PathBuf>,
-    /// Program and arguments that call [`run_child`], for Nsight Compute to look at; `None`: its
-    /// counters are not tried.
+    /// Program and arguments that call [`run_child`], for Nsight Compute to profile; `None`: the
+    /// counters are not probed.
     pub child: Option<Vec<String>>,
 }
 
-/// Runs every probe. One that fails says so in the report.
-/// `progress` is told what is probed.
+/// Runs every probe; the report holds each one's result or failure. Calls `progress` with the name
+/// of each probe.
 ///
 /// # Errors
 /// There is no driver or no such GPU, or there are no kernels for it.
@@ -77,7 +76,7 @@ pub fn run(options: &Options, progress: &mut dyn FnMut(&str)) -> Result<Report, 
         counters: Outcome::Failed("not tried".into()),
         seconds: 0.0,
     };
-    // A GPU for one process at a time would refuse the child.
+    // A GPU in exclusive-process mode would refuse the child.
     drop(gpu);
     progress("counters, by Nsight Compute");
     report.counters = outcome(ncu::probe(options.child.as_deref()));
@@ -85,10 +84,10 @@ pub fn run(options: &Options, progress: &mut dyn FnMut(&str)) -> Result<Report, 
     Ok(report)
 }
 
-/// One small kernel and nothing else: what Nsight Compute is given to look at.
+/// Runs one small kernel, for Nsight Compute to profile.
 ///
 /// # Errors
-/// As [`run`], and what the kernel itself has to say.
+/// Those of [`run`], and a failure of the kernel.
 pub fn run_child(options: &Options) -> Result<(), ProbeError> {
     convert::probe(&Gpu::open(options)?).map(|_| ())
 }
@@ -117,7 +116,7 @@ impl Gpu {
     }
 }
 
-/// The driver's own version; only NVML tells it.
+/// Returns the driver's own version, which only NVML knows.
 fn driver_release() -> Option<String> {
     nvml_wrapper::Nvml::init().ok()?.sys_driver_version().ok()
 }

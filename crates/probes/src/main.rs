@@ -1,4 +1,4 @@
-//! The probes by themselves: the table on stderr, the report as JSON on stdout.
+//! The probes as a program: the table on stderr, the report as JSON on stdout.
 
 use anyhow::Context;
 use clap::Parser;
@@ -11,11 +11,11 @@ use std::process::ExitCode;
 const SOME_FAILED: u8 = 1;
 const NO_GPU: u8 = 3;
 
-/// Asks the GPU what it does: conversions, clocks, bandwidth, hand-offs, counters.
+/// Probe the GPU: conversions, clocks, bandwidth, hand-offs, counters.
 #[derive(Parser)]
 #[command(version)]
 struct Args {
-    /// Which GPU.
+    /// Number of the GPU.
     #[arg(long, default_value_t = 0)]
     device: usize,
     /// Folder of compiled kernels, for a machine without NVRTC.
@@ -24,10 +24,10 @@ struct Args {
     /// Compile the kernels of every architecture into this folder, and do nothing else.
     #[arg(long, value_name = "FOLDER", conflicts_with_all = ["device", "cubins"])]
     compile: Option<PathBuf>,
-    /// Leave Nsight Compute alone.
+    /// Do not run Nsight Compute.
     #[arg(long)]
     no_ncu: bool,
-    /// Run one small kernel: what Nsight Compute is given.
+    /// Run one small kernel, for Nsight Compute to profile.
     #[arg(long, hide = true)]
     child: bool,
 }
@@ -64,7 +64,7 @@ fn run(args: &Args) -> anyhow::Result<ExitCode> {
     Ok(if failed { ExitCode::from(SOME_FAILED) } else { ExitCode::SUCCESS })
 }
 
-/// This program again, for the same GPU.
+/// Returns the command that runs this program again, on the same GPU.
 fn child(args: &Args) -> Option<Vec<String>> {
     let program = std::env::current_exe().ok()?.to_str()?.to_owned();
     let mut words = vec![program, "--child".into(), "--device".into(), args.device.to_string()];

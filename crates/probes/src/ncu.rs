@@ -1,4 +1,4 @@
-//! Whether Nsight Compute reads the hardware's counters: it is given a small kernel of ours.
+//! Checks whether Nsight Compute can read the hardware's counters, by profiling a small kernel.
 
 use crate::ProbeError;
 use crate::report::Counters;
@@ -17,7 +17,7 @@ const POLL: Duration = Duration::from_millis(20);
 
 pub(crate) fn probe(child: Option<&[String]>) -> Result<Counters, ProbeError> {
     let Some(child) = child else {
-        let why = "no program was named for Nsight Compute to look at: monolith-probe names itself";
+        let why = "no program for Nsight Compute to profile: monolith-probe names itself";
         return Err(ProbeError::Ncu(why.into()));
     };
     let mut version = Command::new(PROGRAM);
@@ -30,7 +30,7 @@ pub(crate) fn probe(child: Option<&[String]>) -> Result<Counters, ProbeError> {
         Err(unfinished) => return Ok(without(None, &unfinished.describe("ncu --version"))),
     };
     let mut profile = Command::new(PROGRAM);
-    // The clocks are left as they are: they belong to whoever runs the machine.
+    // The clocks stay as they are: they are the machine's owner's choice.
     profile.args(["--clock-control", "none", "--metrics", METRIC, "--csv", "--page", "raw"]);
     profile.args(["--kernel-name", "probe_convert", "--launch-count", "1"]).args(child);
     match finish(profile, PROFILE_PATIENCE) {
@@ -43,7 +43,7 @@ fn without(ncu: Option<String>, why: &str) -> Counters {
     Counters { work: false, ncu, sm_cycles_elapsed_max: None, why: Some(why.into()) }
 }
 
-/// What a program wrote, on both streams, and whether it was content.
+/// A program's output, of both streams, and whether it succeeded.
 struct Ended {
     text: String,
     success: bool,
@@ -61,15 +61,15 @@ impl Unfinished {
             Unfinished::NotFound => format!("{program} was not found"),
             Unfinished::NotStarted(error) => format!("{program} did not start: {error}"),
             Unfinished::TookTooLong(patience) => {
-                format!("{program} did not end within {} s", patience.as_secs())
+                format!("{program} did not finish within {} s", patience.as_secs())
             }
         }
     }
 }
 
-/// Runs a program to its end, or ends it and what it started after so long.
+/// Runs a program; after the timeout, kills it and its children.
 fn finish(mut command: Command, patience: Duration) -> Result<Ended, Unfinished> {
-    // A group of its own, so that it can be ended together with its children.
+    // In its own process group, so that it can be killed together with its children.
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
     let mut process = command.spawn().map_err(|error| match error.kind() {
         std::io::ErrorKind::NotFound => Unfinished::NotFound,
@@ -84,7 +84,7 @@ fn finish(mut command: Command, patience: Duration) -> Result<Ended, Unfinished>
         let sender = sender.clone();
         thread::spawn(move || {
             let mut bytes = Vec::new();
-            // What was read before an error is of use too.
+            // Keeps the output that was read before an error.
             let _ = stream.read_to_end(&mut bytes);
             let _ = sender.send(String::from_utf8_lossy(&bytes).into_owned());
         });
@@ -113,7 +113,7 @@ fn version_in(text: &str) -> Option<String> {
     Some(line.split_whitespace().next()?.into())
 }
 
-/// Reads the metric, or else what Nsight Compute complains of.
+/// Reads the metric, or else Nsight Compute's complaint.
 fn judge(ncu: Option<String>, ended: &Ended) -> Counters {
     match metric_in(&ended.text) {
         Some(cycles) if cycles > 0.0 && ended.success => {
@@ -123,7 +123,7 @@ fn judge(ncu: Option<String>, ended: &Ended) -> Counters {
     }
 }
 
-/// The metric in the raw page's table: a row of names, a row of units, a row of values.
+/// Returns the metric from the raw page's table: a row of names, a row of units, a row of values.
 fn metric_in(text: &str) -> Option<f64> {
     let mut lines = text.lines().map(cells);
     let at = lines.find_map(|names| names.iter().position(|name| name == METRIC))?;
@@ -131,7 +131,7 @@ fn metric_in(text: &str) -> Option<f64> {
     values.next()
 }
 
-/// The cells of a line of comma-separated values, some quoted.
+/// Splits a line of comma-separated values, some quoted, into cells.
 fn cells(line: &str) -> Vec<String> {
     let mut cells = vec![String::new()];
     let mut quoted = false;
@@ -156,8 +156,8 @@ fn complaint_in(text: &str) -> String {
     match (errors.is_empty(), warnings.is_empty(), last) {
         (false, ..) => errors,
         (_, false, _) => warnings,
-        (.., Some(last)) => format!("ncu did not say the metric; its last line: {last}"),
-        (.., None) => "ncu said nothing".into(),
+        (.., Some(last)) => format!("ncu did not print the metric; its last line: {last}"),
+        (.., None) => "ncu printed nothing".into(),
     }
 }
 
@@ -189,7 +189,7 @@ mod tests {
         assert!(counters.why.unwrap().starts_with("ERR_NVGPUCTRPERM"));
         let zero = "\"ID\",\"sm__cycles_elapsed.max\"\n\"\",\"cycle\"\n\"0\",\"0\"\n";
         assert!(!judge(None, &ended(zero)).work);
-        assert_eq!(complaint_in(" \n"), "ncu said nothing");
+        assert_eq!(complaint_in(" \n"), "ncu printed nothing");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! What the conversions must give, from the formats' definitions.
+//! The expected results of the conversions, from the formats' definitions.
 
 use half::f16;
 
@@ -32,10 +32,10 @@ fn value(sign: u8, exponent: u32, mantissa: u32, mantissa_bits: i32, bias: i32) 
 const E4M3_SHIFT_POWER: i32 = -8;
 /// The power of two that the shift trick for e2m1 multiplies the value with.
 const E2M1_SHIFT_POWER: i32 = -14;
-/// What the shift trick takes the codes of e4m3 that are not a number for.
+/// The value that the shift trick gives for e4m3's NaN codes.
 const E4M3_SHIFT_NAN: f32 = 480.0;
 
-/// f16 bits of an e4m3 code by the instruction; `None`: any that are not a number.
+/// f16 bits of an e4m3 code by the instruction; `None` stands for any NaN.
 pub fn e4m3_by_cvt(code: u8) -> Option<u16> {
     e4m3(code).map(|value| f16::from_f32(value).to_bits())
 }

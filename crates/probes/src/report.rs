@@ -1,26 +1,26 @@
-//! What the probes found. Field names end in their units.
+//! The probes' report. Field names end in their units.
 
 use serde::{Deserialize, Serialize};
 
 /// Changes when the meaning of a field does.
 pub const SCHEMA_VERSION: u32 = 1;
 
-/// Everything that one run of the probes found, of one GPU.
+/// The results of one run of the probes on one GPU.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Report {
     /// See [`SCHEMA_VERSION`].
     pub schema_version: u32,
-    /// When, in UTC.
+    /// The time, in UTC.
     pub date: String,
-    /// Of which GPU.
+    /// The GPU.
     pub gpu: GpuInfo,
-    /// Conversions to f16 against the formats' definitions.
+    /// Conversions to f16, compared with the formats' definitions.
     pub convert: Outcome<Convert>,
     /// The steps of `%globaltimer`.
     pub timer: Outcome<Timer>,
     /// The rate of `clock64`.
     pub clock: Outcome<Clock>,
-    /// How far both are apart between multiprocessors.
+    /// The offsets of both between multiprocessors.
     pub offsets: Outcome<Offsets>,
     /// Reading memory.
     pub bandwidth: Outcome<Vec<Bandwidth>>,
@@ -32,18 +32,18 @@ pub struct Report {
     pub seconds: f64,
 }
 
-/// What a probe found, or why it found nothing.
+/// A probe's result, or why it has none.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome<T> {
-    /// It was measured.
+    /// The result.
     Measured(T),
-    /// It was not, and this is why.
+    /// Why there is no result.
     Failed(String),
 }
 
 impl<T> Outcome<T> {
-    /// Why there is nothing, if there is nothing.
+    /// Returns why there is no result, if there is none.
     pub fn failure(&self) -> Option<&str> {
         match self {
             Outcome::Measured(_) => None,
@@ -52,20 +52,20 @@ impl<T> Outcome<T> {
     }
 }
 
-/// The GPU and what runs it.
+/// The GPU and its software.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct GpuInfo {
     /// The name that the driver gives it.
     pub name: String,
-    /// What the kernels were compiled for.
+    /// The architecture that the kernels were compiled for.
     pub arch: String,
     /// Compute capability.
     pub compute_capability: String,
-    /// The driver's version, where NVML tells it.
+    /// The driver's version, if NVML reports it.
     pub driver: Option<String>,
-    /// The newest CUDA that the driver knows.
+    /// The newest CUDA that the driver supports.
     pub cuda: String,
-    /// How many multiprocessors.
+    /// Number of multiprocessors.
     pub multiprocessors: usize,
     /// Size of the L2 cache.
     pub l2_bytes: usize,
@@ -86,46 +86,46 @@ pub struct Convert {
     pub e2m1_by_shift: Comparison,
 }
 
-/// A conversion, against its reference.
+/// A conversion, compared with its reference.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Comparison {
-    /// How many inputs, each of two codes: all that there are.
+    /// Number of inputs, each of two codes: all that exist.
     pub inputs: usize,
-    /// How many of them gave other bits than the reference.
+    /// Number of inputs whose bits differ from the reference.
     pub mismatches: usize,
-    /// The first of those.
+    /// The first inputs that differ.
     pub first_mismatch: Option<Mismatch>,
-    /// The f16 that the codes that are not a number became.
+    /// The f16 values that NaN codes became.
     pub nan_f16_hex: Vec<String>,
 }
 
-/// One input that gave other bits.
+/// An input whose bits differ from the reference.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Mismatch {
     /// Two codes.
     pub input_hex: String,
-    /// Two f16; `None` for any that is not a number.
+    /// Two f16; `None` for any NaN.
     pub expected_hex: [Option<String>; 2],
     /// Two f16.
     pub got_hex: [String; 2],
 }
 
-/// The steps of `%globaltimer`, as one thread sees them that reads it in a loop.
+/// The steps of `%globaltimer`, as one thread sees them while reading it in a loop.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Timer {
-    /// How often it was read.
+    /// Number of reads.
     pub reads: u64,
-    /// How often it had changed.
+    /// Number of reads that saw a change.
     pub steps_seen: u64,
-    /// How many different sizes the steps had.
+    /// Number of different step sizes.
     pub step_sizes: usize,
     /// The smallest step.
     pub step_ns_min: i64,
-    /// The typical step: the one in the middle.
+    /// The median step.
     pub step_ns_median: i64,
     /// The largest step.
     pub step_ns_max: i64,
-    /// How often it went back.
+    /// Number of times that the timer went back.
     pub steps_backward: usize,
     /// Time between two reads.
     pub read_ns: f64,
@@ -134,51 +134,51 @@ pub struct Timer {
 /// The rate of `clock64` against `%globaltimer`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Clock {
-    /// Over how long it was measured.
+    /// Duration of the measurement.
     pub window_ms: f64,
-    /// On how many multiprocessors.
+    /// Number of measured multiprocessors.
     pub multiprocessors: usize,
-    /// The slowest.
+    /// The slowest rate.
     pub rate_mhz_min: f64,
-    /// The one in the middle.
+    /// The median rate.
     pub rate_mhz_median: f64,
-    /// The fastest.
+    /// The fastest rate.
     pub rate_mhz_max: f64,
 }
 
-/// How far the clocks of multiprocessors are apart, by messages to and fro.
+/// The clock offsets between multiprocessors, measured by messages and their answers.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Offsets {
-    /// Multiprocessors compared with the first block's.
+    /// Number of multiprocessors compared with the first block's.
     pub multiprocessors: usize,
-    /// Messages to each.
+    /// Messages to each multiprocessor.
     pub rounds: u32,
     /// Time of a message and its answer.
     pub round_trip_ns_median: f64,
-    /// `%globaltimer` is nowhere further from the first block's than this.
+    /// Largest possible offset of `%globaltimer` from the first block's.
     pub timer_ns_bound: i64,
-    /// From the one most behind to the one most ahead, by the middle of each one's bounds.
+    /// Difference between the timers most behind and most ahead, by the middle of their bounds.
     pub timer_ns_spread: f64,
     /// Half the width of the widest bounds.
     pub timer_ns_uncertainty: f64,
-    /// The same of `clock64`: from the one most behind to the one most ahead.
+    /// The same difference for `clock64`.
     pub clock64_clocks_spread: f64,
     /// Half the width of the widest bounds.
     pub clock64_clocks_uncertainty: f64,
 }
 
-/// Reading memory in one way.
+/// The results of one way of reading memory.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Bandwidth {
-    /// How.
+    /// The way, in words.
     pub way: String,
-    /// How much, in one launch.
+    /// Bytes read per launch.
     pub bytes: u64,
-    /// How many launches were timed.
+    /// Number of timed launches.
     pub launches: usize,
-    /// The launch in the middle.
+    /// The median launch.
     pub us_median: f64,
-    /// Its rate, in 10^9 bytes a second.
+    /// The median launch's rate, in 10^9 bytes per second.
     pub gb_per_s_median: f64,
     /// The slowest launch's.
     pub gb_per_s_min: f64,
@@ -186,42 +186,42 @@ pub struct Bandwidth {
     pub gb_per_s_max: f64,
 }
 
-/// Hand-offs in one way.
+/// The results of one kind of hand-off.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Handoff {
-    /// How.
+    /// The kind, in words.
     pub way: String,
-    /// How many blocks, one a multiprocessor.
+    /// Number of blocks, one per multiprocessor.
     pub blocks: usize,
-    /// Hand-offs of a launch that count.
+    /// Number of counted hand-offs per launch.
     pub exchanges: usize,
-    /// How many launches were timed.
+    /// Number of timed launches.
     pub launches: usize,
-    /// The hand-off in the middle, of the launch in the middle.
+    /// Median hand-off of the median launch.
     pub us_median: f64,
-    /// The hand-off in the middle of the fastest launch.
+    /// Median hand-off of the fastest launch.
     pub us_median_min: f64,
-    /// The hand-off in the middle of the slowest launch.
+    /// Median hand-off of the slowest launch.
     pub us_median_max: f64,
-    /// All hand-offs together by their number, of the launch in the middle.
+    /// Mean hand-off of the median launch.
     pub us_mean: f64,
 }
 
 /// Whether Nsight Compute reads the hardware's counters.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Counters {
-    /// Whether it does.
+    /// Whether Nsight Compute can read them.
     pub work: bool,
     /// Nsight Compute's version.
     pub ncu: Option<String>,
-    /// `sm__cycles_elapsed.max` of a small kernel, where they do.
+    /// `sm__cycles_elapsed.max` of a small kernel, if it was read.
     pub sm_cycles_elapsed_max: Option<f64>,
-    /// Why they do not.
+    /// Why the counters cannot be read.
     pub why: Option<String>,
 }
 
 impl Report {
-    /// The probes that failed: name and reason. Counters that cannot be read are an answer.
+    /// Returns the failed probes: name and reason. Unreadable counters are a result, not a failure.
     pub fn failures(&self) -> Vec<(&'static str, &str)> {
         let all = [
             ("convert", self.convert.failure()),
@@ -235,9 +235,9 @@ impl Report {
         all.into_iter().filter_map(|(name, why)| why.map(|why| (name, why))).collect()
     }
 
-    /// The report as JSON, indented, with a newline at its end.
+    /// Returns the report as indented JSON with a newline at its end.
     pub fn to_json(&self) -> String {
-        // Plain numbers and text: nothing in it can fail.
+        // Plain numbers and text: this cannot fail.
         let mut text = serde_json::to_string_pretty(self).unwrap_or_default();
         text.push('\n');
         text

@@ -1,6 +1,6 @@
 use std::path::PathBuf;
 
-/// What can go wrong between text and token ids. Every message names the file at fault.
+/// The errors between text and token ids. Every message names the file at fault.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {

@@ -1,4 +1,4 @@
-//! Reading a model folder's small files, with errors that name the file.
+//! Reads a model folder's small files, with errors that name the file.
 
 use std::io::{ErrorKind, Read};
 use std::path::Path;
@@ -8,12 +8,12 @@ use serde::de::DeserializeOwned;
 
 use crate::Error;
 
-/// More than any tokenizer has: Qwen3's is 11 MB, the largest that are known 35 MB.
+/// Size limit of a tokenizer: Qwen3's is 11 MB, the largest known one 35 MB.
 const JSON_BYTES_MAX: u64 = 256 << 20;
-/// More than any chat template has: Qwen3's is 4 KB, the largest that are known 60 KB.
+/// Size limit of a chat template: Qwen3's is 4 KB, the largest known one 60 KB.
 const TEMPLATE_BYTES_MAX: u64 = 1 << 20;
 
-/// What the bytes are, if they are known to be something else than JSON.
+/// Recognises, by its first bytes, a file of another kind than JSON; otherwise `None`.
 ///
 /// A clone without git-lfs leaves a pointer in place of a large file, a proxy or a login page
 /// leaves HTML, and some repositories hold other formats under a familiar name.
@@ -21,14 +21,15 @@ pub(crate) fn not_json(bytes: &[u8]) -> Option<FileKind> {
     FileKind::of(bytes).filter(|kind| *kind != FileKind::Json)
 }
 
-/// What the bytes are, if they are known to be something else than a template: one may be empty,
-/// and may begin with a brace or as an XML document.
+/// Recognises, by its first bytes, a file of another kind than a template; otherwise `None`. A
+/// template may be empty, and may begin with a brace or as an XML document.
 fn not_a_template(bytes: &[u8]) -> Option<FileKind> {
     let may_be = [FileKind::Empty, FileKind::Json, FileKind::Xml];
     FileKind::of(bytes).filter(|kind| !may_be.contains(kind))
 }
 
-/// The file's text, or `None` where there is no such file. `other` tells what is not the `wanted`.
+/// Reads the file's text, or returns `None` if there is no such file. `other` recognises a file
+/// that is not `wanted`.
 fn read_optional(
     path: &Path,
     most: u64,
@@ -53,17 +54,17 @@ fn read_optional(
     String::from_utf8(bytes).map(Some).map_err(|error| corrupt(format!("not UTF-8 text: {error}")))
 }
 
-/// The text of a JSON file, or `None` where there is no such file.
+/// Reads the text of a JSON file, or returns `None` if there is no such file.
 pub(crate) fn read_json_text(path: &Path) -> Result<Option<String>, Error> {
     read_optional(path, JSON_BYTES_MAX, "JSON text", not_json)
 }
 
-/// A chat template's text, or `None` where there is no such file.
+/// Reads a chat template's text, or returns `None` if there is no such file.
 pub(crate) fn read_template(path: &Path) -> Result<Option<String>, Error> {
     read_optional(path, TEMPLATE_BYTES_MAX, "a chat template", not_a_template)
 }
 
-/// Whether a template, which may be part of a larger file, is small enough to be one.
+/// Checks the size of a template, which may be part of a larger file.
 pub(crate) fn check_template_size(bytes: usize, path: &Path) -> Result<(), Error> {
     if bytes as u64 > TEMPLATE_BYTES_MAX {
         let reason = format!(
@@ -74,7 +75,7 @@ pub(crate) fn check_template_size(bytes: usize, path: &Path) -> Result<(), Error
     Ok(())
 }
 
-/// The file's JSON, or `None` where there is no such file.
+/// Reads the file's JSON, or returns `None` if there is no such file.
 pub(crate) fn read_json<T: DeserializeOwned>(path: &Path) -> Result<Option<T>, Error> {
     let Some(text) = read_json_text(path)? else { return Ok(None) };
     serde_json::from_str(&text)

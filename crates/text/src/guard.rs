@@ -1,4 +1,4 @@
-//! Guards calls into libraries that can panic, or run for ever, on a hostile file.
+//! Guards calls into libraries that can panic or run forever on a hostile file.
 
 use std::any::Any;
 use std::cell::Cell;
@@ -11,14 +11,14 @@ use std::time::Duration;
 /// Stack of the threads that run templates: address space only, until it is used.
 ///
 /// A template can nest a list one level deeper for every seven units of its fuel, and dropping the
-/// list takes a few stack frames a level.
+/// list takes a few stack frames per level.
 const STACK_BYTES: usize = 256 << 20;
 
 thread_local! {
     static QUIET: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Why a guarded call gave no value.
+/// Why a guarded call returned no value.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Failure {
     /// The call panicked with this message.
@@ -26,11 +26,11 @@ pub(crate) enum Failure {
     /// The call did not end within the time limit. Its thread keeps running: threads cannot be
     /// stopped.
     Timeout,
-    /// The system gave no thread.
+    /// The system could not start a thread.
     NoThread(String),
 }
 
-/// Runs `call`; a panic is returned as its message and printed nowhere.
+/// Runs `call`; returns a panic's message instead of printing it.
 pub(crate) fn catch<T>(call: impl FnOnce() -> T) -> Result<T, String> {
     static HOOK: Once = Once::new();
     HOOK.call_once(|| {
@@ -47,7 +47,7 @@ pub(crate) fn catch<T>(call: impl FnOnce() -> T) -> Result<T, String> {
     outcome.map_err(|payload| message(&*payload))
 }
 
-/// Runs `call` on a thread of its own, with a stack that does not depend on the caller's.
+/// Runs `call` on a separate thread, with a stack that does not depend on the caller's.
 pub(crate) fn on_own_thread<T: Send + 'static>(
     limit: Duration,
     call: impl FnOnce() -> T + Send + 'static,
@@ -55,7 +55,7 @@ pub(crate) fn on_own_thread<T: Send + 'static>(
     let (sender, receiver) = mpsc::sync_channel(1);
     let run = move || {
         let outcome = catch(call);
-        // The receiver is gone where the call took too long.
+        // The receiver is gone if the call took too long.
         let _ = sender.send(outcome);
     };
     thread::Builder::new()

@@ -1,6 +1,6 @@
 //! Text to token ids and back, for models in the Hugging Face folder layout.
 //!
-//! Five parts, none of which knows anything about the engine that runs the model:
+//! There are five parts, all independent of the engine that runs the model:
 //!
 //! - [`Tokenizer`]: `tokenizer.json`, with an explicit [`EncodePolicy`] for special tokens;
 //! - [`StreamDecoder`]: ids one by one to whole UTF-8 characters, losing nothing;

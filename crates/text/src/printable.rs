@@ -1,19 +1,18 @@
-//! Text from files and models, made safe to show.
+//! Makes text from files and models safe to show.
 
 use std::borrow::Cow;
 
-/// `text` with its control characters written out (`\u{1b}`), newlines and tabs left alone.
+/// Returns `text` with its control characters escaped (`\u{1b}`), except newlines and tabs.
 ///
-/// A terminal obeys control characters: it would change its title, its colours or what was
-/// printed before. Written out are the C0 and C1 controls and DEL, and the characters that change
-/// the direction of a text or separate its lines, which make a line read as what it is not.
+/// Control characters could change a terminal's title, its colours or earlier output. This escapes
+/// the C0 and C1 controls and DEL, and the characters that change the direction of a text or
+/// separate its lines, which can disguise a line.
 #[must_use]
 pub fn printable(text: &str) -> Cow<'_, str> {
     escaped(text, |c| c == '\n' || c == '\t')
 }
 
-/// Like [`printable`], for a text that must stay on one line: newlines and tabs are written out,
-/// too.
+/// Like [`printable`], for a text that must stay on one line: newlines and tabs are escaped too.
 #[must_use]
 pub fn printable_line(text: &str) -> Cow<'_, str> {
     escaped(text, |_| false)

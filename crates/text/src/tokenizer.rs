@@ -30,7 +30,7 @@ const WHITESPACE_RUN_MAX: usize = 500_000;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EncodePolicy {
     /// A plain prompt: special tokens are recognised, and the tokenizer adds its own (such as
-    /// a beginning-of-text token) where it declares any. `tokenizer(text)` in `transformers`.
+    /// a beginning-of-text token) if it declares any. `tokenizer(text)` in `transformers`.
     Prompt,
     /// A plain prompt whose special tokens are text: they are not recognised, and the tokenizer
     /// adds its own. `tokenizer(text, split_special_tokens=True)`.
@@ -81,8 +81,8 @@ pub struct Tokenizer {
 }
 
 impl Tokenizer {
-    /// Loads `tokenizer.json`, and where they exist `tokenizer_config.json` and
-    /// `special_tokens_map.json`.
+    /// Loads `tokenizer.json`, and `tokenizer_config.json` and `special_tokens_map.json` if there
+    /// are any.
     ///
     /// Truncation and padding settings in the file are dropped: a prompt is never shortened
     /// silently.
@@ -172,13 +172,13 @@ impl Tokenizer {
         Ok(())
     }
 
-    /// Faults of the files that do no harm here, one sentence each.
+    /// Harmless faults of the files, one sentence each.
     #[must_use]
     pub fn warnings(&self) -> &[String] {
         &self.warnings
     }
 
-    /// Text to ids, special tokens treated as `policy` says.
+    /// Encodes text to ids; `policy` says how special tokens are treated.
     ///
     /// # Errors
     /// [`Error::Encode`] if the tokenizer cannot split this text, for example because it has more

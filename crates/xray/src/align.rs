@@ -1,18 +1,18 @@
 //! Maps a block's own clock to the clock that all blocks share.
 //!
-//! A block's clock has a fine resolution (half a nanosecond) but an offset and a rate of its own;
+//! A block's clock has a fine resolution (half a nanosecond) but its own offset and rate;
 //! the shared clock is the same for all blocks but advances in coarse steps. An anchor is one
 //! moment read on both clocks: it says `global <= time at clock < global + step`.
 //!
-//! Where straight lines fit the anchors of every block, the clocks tick evenly, and [`line`] tells
-//! the time to a few nanoseconds. An H200 under load is not like that: its power management moves
-//! the clock by several percent within microseconds, as one phase follows another. Then [`pool`]
-//! finds the blocks that run off one clock, and [`tunnel`] takes the middle of all curves that
-//! their anchors and the clock's rates allow. The line is kept where its bound is smaller still:
-//! clocks that are even and badly read.
+//! If straight lines fit the anchors of every block, the clocks tick evenly, and [`line`] gives the
+//! time to a few nanoseconds. An H200 under load is different: its power management changes the
+//! clock by several percent within microseconds, from phase to phase. Then [`pool`] finds the
+//! blocks that run on one clock, and [`tunnel`] takes the middle of all curves that their anchors
+//! and the clock's rates allow. The line is kept if its bound is still smaller: for clocks that are
+//! even but read inaccurately.
 //!
 //! The two clocks are not read at the same instant. A constant delay between the two reads shifts
-//! all blocks alike; the variation of that delay is bounded by [`READ_NS`] either way. Where the
+//! all blocks equally; the variation of that delay is bounded by [`READ_NS`] either way. If the
 //! anchors contradict this bound, twice the least bound under which they agree is used, and the
 //! error bound grows with it.
 
@@ -82,7 +82,7 @@ pub enum AlignError {
     /// A clock rate or a step that no clock has.
     #[error("clock_hz is {clock_hz} and global_step_ns {step_ns}: no clock is like that")]
     NoClock {
-        /// Ticks a second.
+        /// Ticks per second.
         clock_hz: u64,
         /// Step of the shared clock.
         step_ns: u64,
@@ -149,7 +149,7 @@ pub(crate) enum Method {
 }
 
 impl Maps {
-    /// Aligns all blocks. Times are told from `base_ns`. An error comes with its block's index.
+    /// Aligns all blocks. Times count from `base_ns`. An error comes with its block's index.
     pub fn fit(
         clocks: Clocks,
         blocks: &[Option<Block<'_>>],

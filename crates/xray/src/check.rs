@@ -1,4 +1,4 @@
-//! Everything that makes a trace one: run on every trace, wherever it came from.
+//! The checks of a trace, which every trace must pass, whatever its source.
 
 use crate::{
     Copies, CopyAt, CopyError, LayerError, MAX_TOKEN_NS, Meta, Pace, Span, Spans, Streams,
@@ -37,7 +37,8 @@ fn text(field: &'static str, text: &str) -> Result<(), TraceError> {
     if is_short_line(text) { Ok(()) } else { Err(TraceError::BadText(field)) }
 }
 
-/// Whether a text can stand in a line of a terminal, a picture or a table: nothing in it steers.
+/// Returns whether a text is safe in a line of a terminal, a picture or a table: it has no control
+/// characters.
 pub(crate) fn is_short_line(text: &str) -> bool {
     let steers = |c: char| {
         let turns = matches!(c, '\u{200e}'..='\u{200f}' | '\u{202a}'..='\u{202e}');
@@ -102,7 +103,7 @@ fn equal(
     }
 }
 
-/// What one span must be by itself.
+/// Checks a single span.
 fn one_span(meta: &Meta, span: &Span, index: usize) -> Result<(), TraceError> {
     let at = span.at(index);
     if span.end_ns <= span.begin_ns {
@@ -131,7 +132,7 @@ fn one_span(meta: &Meta, span: &Span, index: usize) -> Result<(), TraceError> {
     }
 }
 
-/// The ring has two ends, each with one role at it.
+/// The ring has two sides, and each side has one role.
 fn is_of_role(kind: EventKind, role: Role) -> bool {
     match kind {
         EventKind::Unrecorded => false,
@@ -150,8 +151,8 @@ fn layer(meta: &Meta, phase: Phase, layer: Option<u16>) -> Result<(), LayerError
     }
 }
 
-/// What a span must be beside the one before it. A role does one thing at a time: spans that
-/// share time would be counted twice.
+/// Checks a span against the previous one. A role does one thing at a time: overlapping spans would
+/// be counted twice.
 fn order(before: &Span, span: &Span, index: usize) -> Result<(), TraceError> {
     let (was, is) = ((before.block, before.role), (span.block, span.role));
     if is < was {
@@ -186,7 +187,7 @@ pub(crate) fn streams(meta: &Meta, streams: &Streams) -> Result<(), TraceError> 
         let place = (stream.block, stream.begin_ns);
         let times = (stream.begin_ns, stream.end_ns);
         at_most("streams.bytes", stream.bytes, MAX_COUNT)?;
-        // No copy is empty: bytes below the number of copies are none for some.
+        // No copy is empty, so there are at least as many bytes as copies.
         let bytes = if stream.bytes < u64::from(stream.copies) { 0 } else { stream.bytes };
         let bytes = if stream.copies == 0 { 0 } else { bytes };
         one_copy(meta, stream.at(index), times, bytes, place < before)?;

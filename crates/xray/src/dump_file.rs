@@ -1,5 +1,5 @@
 //! A dump on disk: `MONOXRAY`, the version, the body's length, the body's sha256, the body.
-//! All numbers are little endian; a text or a list is its length (64 bits), then what is in it.
+//! All numbers are little endian; a text or a list is its length (64 bits), then its contents.
 
 use monolith_abi::dump::{Anchor, BlockDump, Copied, DUMP_VERSION, Dump, Pace, Stamp};
 use monolith_abi::{EventKind, Phase};
@@ -9,7 +9,7 @@ use sha2::{Digest, Sha256};
 pub const MAGIC: &[u8; 8] = b"MONOXRAY";
 /// Magic, version, length, sha256.
 const HEADER_BYTES: usize = 8 + 4 + 8 + 32;
-/// The least that one of these takes in the file: what a count is checked against.
+/// The least bytes of one such item in the file, against which a count is checked.
 const STAMP_BYTES: usize = 8 + 2 + 2 + 1 + 1;
 const COPY_BYTES: usize = 8 + 8 + 4 + 2 + 1;
 const ANCHOR_BYTES: usize = 8 + 8;
@@ -19,7 +19,7 @@ const BLOCK_BYTES: usize = 2 + 8 + 4 * 8;
 /// Why a file is not a dump. Offsets are from the file's first byte.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DumpError {
-    /// Something else.
+    /// Not a dump.
     #[error("not a dump: the file begins with {0:02x?}, a dump with {MAGIC:02x?}")]
     Foreign(Vec<u8>),
     /// Another version.
@@ -30,13 +30,13 @@ pub enum DumpError {
     Length {
         /// Bytes that follow the header.
         found: u64,
-        /// Bytes that should.
+        /// Bytes that should follow.
         expected: u64,
     },
     /// The file ends inside its header.
     #[error("the file ends at byte {0}, inside the dump's header")]
     ShortHeader(usize),
-    /// The body is not what was written.
+    /// The body has changed since it was written.
     #[error("the dump's sha256 does not fit its body: the file is damaged")]
     Sha256,
     /// The body ends too early.
@@ -44,7 +44,7 @@ pub enum DumpError {
     Short {
         /// Offset.
         at: usize,
-        /// What was to be read.
+        /// The value being read.
         what: &'static str,
         /// Its size.
         wanted: usize,
@@ -81,7 +81,7 @@ pub enum DumpError {
         /// Which text.
         what: &'static str,
     },
-    /// The body goes on after its last value.
+    /// The body continues after its last value.
     #[error("byte {at}: {left} bytes follow the last block")]
     Trailing {
         /// Offset.
@@ -91,12 +91,12 @@ pub enum DumpError {
     },
 }
 
-/// Whether a file begins as a dump does.
+/// Returns whether a file begins like a dump.
 pub fn is_dump(bytes: &[u8]) -> bool {
     bytes.starts_with(MAGIC)
 }
 
-/// The dump as a file. The same dump gives the same bytes.
+/// Encodes the dump as a file. The same dump gives the same bytes.
 pub fn write(dump: &Dump) -> Vec<u8> {
     let body = body(dump);
     let mut file = Vec::with_capacity(HEADER_BYTES + body.len());
@@ -167,10 +167,10 @@ fn put_block(to: &mut Vec<u8>, block: &BlockDump) {
     }
 }
 
-/// The dump in a file, or what is wrong with it.
+/// Reads a dump from a file.
 ///
 /// # Errors
-/// A file that is cut, damaged, of another version, or no dump at all.
+/// A file that is truncated, damaged, of another version, or not a dump.
 pub fn read(bytes: &[u8]) -> Result<Dump, DumpError> {
     if !is_dump(bytes) {
         return Err(DumpError::Foreign(bytes.iter().take(MAGIC.len()).copied().collect()));
@@ -198,7 +198,7 @@ pub fn read(bytes: &[u8]) -> Result<Dump, DumpError> {
     }
 }
 
-/// Reads values in order, and knows where it is.
+/// Reads values in order, and keeps the offset.
 struct Reader<'a> {
     bytes: &'a [u8],
     at: usize,
@@ -297,8 +297,8 @@ impl Reader<'_> {
         Ok(list)
     }
 
-    /// A count of items of at least `least_bytes` each: never more than the rest of the file can
-    /// hold, so that memory can be reserved for it.
+    /// Reads a count of items of at least `least_bytes` each. It is never more than the rest of the
+    /// file can hold, so that it is safe to reserve memory for it.
     fn count(&mut self, what: &'static str, least_bytes: usize) -> Result<usize, DumpError> {
         let at = self.at;
         let count = self.u64(what)?;

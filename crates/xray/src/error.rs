@@ -4,14 +4,14 @@ use crate::{AlignError, MAX_TOKEN_NS};
 use monolith_abi::{EventKind, Phase, Role};
 use std::fmt;
 
-/// Which span a refusal points at.
+/// The span that an error points at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SpanAt {
     /// Index of the span.
     pub index: usize,
     /// Block that recorded it.
     pub block: u16,
-    /// Who in the block it is of.
+    /// The role in the block.
     pub role: Role,
     /// What the time was spent on.
     pub kind: EventKind,
@@ -30,7 +30,7 @@ impl fmt::Display for SpanAt {
     }
 }
 
-/// Which copy, or which stream of them, a refusal points at.
+/// The copy, or the stream of copies, that an error points at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CopyAt {
     /// `copy` or `stream`.
@@ -39,7 +39,7 @@ pub struct CopyAt {
     pub index: usize,
     /// Block that issued it.
     pub block: u16,
-    /// The phase whose weights it brings.
+    /// The phase whose weights it loads.
     pub phase: Phase,
     /// Its layer, if it has one.
     pub layer: Option<u16>,
@@ -60,7 +60,7 @@ fn of_layer(f: &mut fmt::Formatter<'_>, layer: Option<u16>) -> fmt::Result {
     }
 }
 
-/// Which part of a block's dump a refusal points at.
+/// The part of a block's dump that an error points at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StampAt {
     /// The block.
@@ -90,7 +90,7 @@ pub enum TraceError {
     /// A text of the metadata is empty, too long or has control characters.
     #[error("meta.{0} is not a short line of text")]
     BadText(&'static str),
-    /// A number of the metadata is beyond what it may be.
+    /// A number of the metadata is above its limit.
     #[error("meta.{field} is {found}, more than {limit}")]
     TooMany {
         /// Field of the metadata.
@@ -100,7 +100,7 @@ pub enum TraceError {
         /// The largest value allowed.
         limit: u64,
     },
-    /// A number of the metadata that is not one that was measured.
+    /// A number of the metadata that no measurement gives.
     #[error("meta.pace.{0} is not a number that a measurement gives")]
     BadPace(&'static str),
     /// Not one SM for each block.
@@ -111,7 +111,7 @@ pub enum TraceError {
         /// Blocks that took part.
         blocks: u16,
     },
-    /// Bytes of a phase that are none, or listed twice or out of order.
+    /// A phase's bytes are zero, listed twice, or out of order.
     #[error("meta.phase_bytes: {0} is listed twice, out of order, or with no bytes")]
     BadPhaseBytes(&'static str),
     /// A block's clock and the shared one do not fit together.
@@ -122,14 +122,14 @@ pub enum TraceError {
         /// Why not.
         error: AlignError,
     },
-    /// A stamp or a copy that is before the one before it.
+    /// A stamp or a copy that is earlier than the previous one.
     #[error("{at} is at clock {clock}, before the one before it at {before}")]
     ClockBackwards {
         /// The later one in the dump.
         at: StampAt,
         /// Its clock.
         clock: u64,
-        /// The clock of the one before it.
+        /// The clock of the previous one.
         before: u64,
     },
     /// A copy that arrives before it is issued.
@@ -141,10 +141,10 @@ pub enum TraceError {
     /// The stamps of a dump are too far apart for one token.
     #[error("the stamps span {0} ns, more than {MAX_TOKEN_NS} ns: that is not one token")]
     TooLongToken(u64),
-    /// Nothing begins at 0.
+    /// No span begins at 0.
     #[error("the first span begins at {0} ns, not at 0")]
     LateStart(u64),
-    /// Nothing ends where the token does.
+    /// No span ends at the token's end.
     #[error("the last span ends at {found} ns, but the token at {token_ns} ns")]
     WrongEnd {
         /// Largest end.
@@ -165,7 +165,7 @@ pub enum TraceError {
     /// A span that does not end after it begins.
     #[error("{0} does not end after it begins")]
     Backwards(SpanAt),
-    /// A span of a kind that is not recorded, or not by that role.
+    /// A span of a kind that this role does not record.
     #[error("{0} is of a kind that this role has no spans of")]
     WrongKind(SpanAt),
     /// A span's block took no part.
@@ -176,7 +176,7 @@ pub enum TraceError {
         /// Blocks that took part.
         blocks: u16,
     },
-    /// A span's layer is not the model's, missing, or too many.
+    /// A span's layer is beyond the model's, missing, or superfluous.
     #[error("{at} {what}")]
     BadLayer {
         /// The span.
@@ -197,7 +197,7 @@ pub enum TraceError {
     /// A wait for the block itself.
     #[error("{0} waits on its own block")]
     SelfWait(SpanAt),
-    /// Something else than a wait on an exchange names a producer.
+    /// A span names a producer, but is not a wait on an exchange.
     #[error("{at} waits on no exchange, but names block {waits_on}")]
     StrayProducer {
         /// The span.
@@ -205,7 +205,7 @@ pub enum TraceError {
         /// The block named.
         waits_on: u16,
     },
-    /// Blocks, or the roles of one, do not follow one another.
+    /// Blocks, or the roles of a block, are out of order.
     #[error("{at} comes after the spans of block {block}, {role}", role = role.name())]
     OutOfOrder {
         /// The span.
@@ -215,15 +215,15 @@ pub enum TraceError {
         /// Role of the span before it.
         role: Role,
     },
-    /// Two spans of one role of a block share time, or are out of order.
+    /// Two spans of one role of a block overlap, or are out of order.
     #[error("{at} begins {by_ns} ns before the end of the span before it")]
     Overlap {
         /// The later span.
         at: SpanAt,
-        /// Time that both claim.
+        /// The overlap.
         by_ns: u64,
     },
-    /// A copy that cannot be.
+    /// An impossible copy.
     #[error("{at} {what}")]
     BadCopy {
         /// The copy, or the stream.
@@ -243,7 +243,7 @@ pub enum TraceError {
     /// Bytes after the end of the gzip stream.
     #[error("{0} bytes follow the gzip stream")]
     TrailingBytes(usize),
-    /// More text than any trace has.
+    /// More text than any trace needs.
     #[error("the text is longer than {0} bytes")]
     TooLong(usize),
     /// Not the JSON of a trace.
@@ -294,7 +294,7 @@ pub enum TraceError {
         /// Length of the list.
         expected: usize,
     },
-    /// Rows by block that are not all the rows.
+    /// The blocks' row counts do not add up to all rows.
     #[error("{list}.counts has {found} blocks and {rows} rows, not {blocks} and {expected}")]
     WrongCounts {
         /// `spans` or `streams`.
@@ -344,10 +344,10 @@ pub enum CopyError {
     /// It arrives before it is issued.
     #[error("arrives before it is issued")]
     Backwards,
-    /// It brings nothing, or is made of no copies.
+    /// It loads no bytes, or consists of no copies.
     #[error("brings no bytes")]
     Empty,
-    /// It comes before the one before it.
+    /// It is earlier than the previous one.
     #[error("comes after one of a later block or a later issue")]
     OutOfOrder,
     /// It arrives after the token's end.

@@ -11,13 +11,13 @@ use crate::names::escaped;
 
 /// Format and version, first in every file.
 pub const SCHEMA: &str = "monolith-fault/1";
-/// Longest file that the reader takes, far above two waits a block.
+/// Size limit of a file, far above two waits per block.
 const MAX_BYTES: usize = 4 << 20;
 
 /// Why a file was refused.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FaultFileError {
-    /// More than any fault leaves behind.
+    /// A file larger than any fault's.
     #[error("the file is longer than {MAX_BYTES} bytes: not a fault's")]
     TooLong,
     /// Not the JSON of a fault.
@@ -37,7 +37,7 @@ pub enum FaultFileError {
     /// A text that is empty, too long or has control characters.
     #[error("{0} is not a short line of text")]
     BadText(&'static str),
-    /// A wait of, or for, a block that there is not.
+    /// A wait of, or for, a block that does not exist.
     #[error("a wait names block {block}, but there are {blocks} blocks")]
     UnknownBlock {
         /// The block.
@@ -81,7 +81,7 @@ struct FileSchema {
     schema: String,
 }
 
-/// The fault as a file: JSON, a wait a line.
+/// Writes the fault as a file: JSON, one wait per line.
 pub fn write(dump: &FaultDump) -> Vec<u8> {
     let file = File {
         schema: SCHEMA.to_owned(),
@@ -99,7 +99,7 @@ pub fn write(dump: &FaultDump) -> Vec<u8> {
     bytes
 }
 
-/// The fault in a file, or what is wrong with it.
+/// Reads a fault from a file.
 ///
 /// # Errors
 /// See [`FaultFileError`].
@@ -174,17 +174,17 @@ fn wait_from_file(file: &FileWait) -> Result<BlockWait, FaultFileError> {
 /// How a chain of waits ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChainEnd {
-    /// The block waited for nothing: it had not reached its post, or failed before it.
+    /// The block did not wait: it had not reached the publishing of its value, or failed before it.
     Idle(u16),
-    /// The block waited for a value of its own: it went past the phase without posting.
+    /// The block waited for its own value: it passed the phase without publishing.
     Itself(u16),
     /// The block waited for its own ring.
     Ring(u16),
-    /// Blocks waited for one another; the block is the first that was met again.
+    /// Blocks waited for one another; this block is the first that repeats.
     Circle(u16),
 }
 
-/// From the cause on: each block, and what it waited for, as far as the waits go.
+/// Returns the chain, beginning with the cause: each block, and what it waited for.
 pub fn chain(dump: &FaultDump) -> (Vec<&BlockWait>, ChainEnd) {
     let mut links = vec![&dump.cause];
     let mut met = BTreeSet::from([dump.cause.block]);
@@ -210,7 +210,7 @@ pub fn chain(dump: &FaultDump) -> (Vec<&BlockWait>, ChainEnd) {
     }
 }
 
-/// The chain of waits and all other waits, for the terminal.
+/// Renders the chain of waits and all other waits, for the terminal.
 #[derive(Debug)]
 pub struct Report<'a>(pub &'a FaultDump);
 
@@ -255,7 +255,7 @@ fn words_of(end: ChainEnd) -> String {
     }
 }
 
-/// Waits of one role, those alike together, the earliest in the data's flow first.
+/// Groups equal waits of one role, the earliest in the data flow first.
 fn groups(dump: &FaultDump, role: Role, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     let mut waits: Vec<&BlockWait> = dump.waits.iter().filter(|wait| wait.role == role).collect();
     let place = |wait: &BlockWait| {

@@ -1,5 +1,5 @@
-//! From a dump to a trace: stamps become spans, every clock becomes the shared one, time 0 is
-//! the token's begin.
+//! Converts a dump to a trace: turns stamps into spans, maps every clock to the shared one, and
+//! sets time 0 at the token's start.
 
 use crate::align::{self, Clocks, Map, Maps, Method};
 use crate::{Copied, Copies, MAX_TOKEN_NS, Meta, Pace, PhaseBytes, Span, Spans, StampAt};
@@ -7,15 +7,15 @@ use crate::{Trace, TraceError};
 use monolith_abi::dump::{self, BlockDump, Dump, NO_BLOCK, NO_LAYER, NO_SM, Stamp};
 use monolith_abi::{EventKind, Role};
 
-/// Rounding to whole nanoseconds moves a time by this much at most.
+/// Largest change of a time by rounding to whole nanoseconds.
 const ROUNDING_NS: f64 = 0.5;
 
-/// Checks what an engine left, lays the blocks' clocks on one another, and sets time 0 at the
-/// first begin of a span or issue of a copy. A wait whose last value came from the block itself
-/// is one on nobody: all others were there.
+/// Checks an engine's dump, aligns the blocks' clocks, and sets time 0 at the first start of a span
+/// or issue of a copy. If a wait's last value came from the block itself, the wait is on no block:
+/// all other values were there.
 ///
 /// # Errors
-/// Clocks that cannot be aligned, and whatever a [`Trace`] refuses.
+/// Clocks that cannot be aligned, and everything that a [`Trace`] refuses.
 pub fn trace_from_dump(dump: &Dump) -> Result<Trace, TraceError> {
     let blocks = u16::try_from(dump.blocks.len()).map_err(|_| too_many_blocks(dump))?;
     let maps = maps(dump)?;
@@ -25,7 +25,7 @@ pub fn trace_from_dump(dump: &Dump) -> Result<Trace, TraceError> {
             aligned.block(block, part, map)?;
         }
     }
-    // What streams weights alone is no step, and the page would have nothing to show.
+    // A recording with only a weight stream is no step, and the page could show nothing.
     if !aligned.spans.iter().any(|(span, ..)| span.role == Role::Consumer) {
         return Err(TraceError::NoSpans);
     }
@@ -44,7 +44,7 @@ fn too_many_blocks(dump: &Dump) -> TraceError {
     TraceError::TooMany { field: "blocks", found, limit: u64::from(u16::MAX) }
 }
 
-/// One map a block; none for a block that left neither stamps nor copies.
+/// Returns one map per block; none for a block without stamps and copies.
 fn maps(dump: &Dump) -> Result<Maps, TraceError> {
     let clocks = Clocks { clock_hz: dump.clock_hz, step_ns: dump.global_step_ns };
     let part = |(block, part)| {
@@ -59,7 +59,7 @@ fn maps(dump: &Dump) -> Result<Maps, TraceError> {
     Maps::fit(clocks, &blocks, base_ns).map_err(|(block, error)| TraceError::Align { block, error })
 }
 
-/// The clocks of a block's stamps and copies, which must be in order.
+/// Returns the clocks of a block's stamps and copies, which must be in order.
 fn readings(block: usize, part: &BlockDump) -> Result<Vec<u64>, TraceError> {
     let consumer: Vec<u64> = part.consumer.iter().map(|stamp| stamp.clock).collect();
     let loader: Vec<u64> = part.loader.iter().map(|stamp| stamp.clock).collect();
@@ -125,7 +125,7 @@ impl Aligned {
         Ok(())
     }
 
-    /// Adds a span, or lengthens the one before it where they are one.
+    /// Adds a span, or extends the previous one if both are one.
     fn span(&mut self, span: Span, begin: i64, end: i64) {
         match self.spans.last_mut() {
             Some((before, _, until)) if *before == span && *until == begin => *until = end,
@@ -148,7 +148,7 @@ impl Aligned {
         Ok(())
     }
 
-    /// First begin and last end.
+    /// Returns the first start and the last end.
     fn bounds(&self) -> Option<(i64, i64)> {
         let spans = self.spans.iter().map(|&(_, begin, end)| (begin, end));
         let copies = self.copies.iter().map(|&(_, issue, arrival)| (issue, arrival));
@@ -156,7 +156,7 @@ impl Aligned {
         spans.chain(copies).reduce(widest)
     }
 
-    /// As columns, with times from `start`, which is before all of them.
+    /// Converts to columns, with times relative to `start`, which precedes them all.
     fn columns(self, start: i64) -> (Spans, Copies) {
         let time = |at: i64| at.abs_diff(start);
         let (mut spans, mut copies) = (Spans::default(), Copies::default());
@@ -209,7 +209,7 @@ fn meta_from_dump(dump: &Dump, blocks: u16, token_ns: u64, maps: &Maps) -> Meta 
     }
 }
 
-/// The method in a line. Blocks that read the shared clock itself leave nothing to align.
+/// Describes the method in a line. Blocks that read the shared clock itself need no alignment.
 fn alignment(step_ns: u64, method: Method) -> String {
     match method {
         Method::None => format!("none: all blocks read one clock (in steps of {step_ns} ns)"),
@@ -226,7 +226,7 @@ fn alignment(step_ns: u64, method: Method) -> String {
     }
 }
 
-/// To three decimals: what was measured has no more.
+/// Rounds to three decimals, the precision of the measurement.
 fn pace_from_dump(pace: &dump::Pace) -> Pace {
     let short = |value: f64| (value * 1e3).round() / 1e3;
     Pace {

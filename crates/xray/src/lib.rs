@@ -1,9 +1,9 @@
 //! The X-ray: what every block did during one token, and what each wait waited for.
 //!
-//! Data flows one way: an engine leaves a [`Dump`](monolith_abi::dump::Dump) ([`dump_file`] keeps
-//! it on disk); [`trace_from_dump`] checks it and aligns the blocks' clocks; [`Analysis`] adds it
-//! up for the terminal; [`page`] writes the page's file. This crate knows nothing of engines: it
-//! sees stamps, never how they were made.
+//! Data flows one way: an engine makes a [`Dump`](monolith_abi::dump::Dump) ([`dump_file`] stores
+//! it on disk); [`trace_from_dump`] checks it and aligns the blocks' clocks; [`Analysis`]
+//! summarizes it for the terminal; [`page`] writes the page's file. This crate does not depend on
+//! engines: it sees only their stamps.
 
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! Names of the closed sets, for serde: files and reports say `qkv`, never an id.
+//! Names of the closed sets, for serde: files and reports have names such as `qkv`, not ids.
 
 use monolith_abi::{EventKind, Phase};
 use serde::de::Error;
@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use crate::PhaseBytes;
 
-/// Text out of a file, fit for a terminal: control characters are written as escapes.
+/// Escapes the control characters in a file's text, for a terminal.
 pub(crate) fn escaped(text: &str) -> String {
     let escape = |c: char| match c.is_control() {
         true => c.escape_default().to_string(),
@@ -36,7 +36,7 @@ pub(crate) fn phase_bytes<S: Serializer>(all: &[PhaseBytes], to: S) -> Result<S:
     map.end()
 }
 
-/// The same read back, whatever the order of the keys.
+/// Reads the same object, with keys in any order.
 pub(crate) fn read_phase_bytes<'de, D: Deserializer<'de>>(
     from: D,
 ) -> Result<Vec<PhaseBytes>, D::Error> {

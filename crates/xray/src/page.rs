@@ -1,5 +1,5 @@
 //! The file that the page loads: gzipped JSON, described by `trace.schema.json` beside this
-//! crate. Ids index into lists of names in the same file, and the reader goes by name: a later
+//! crate. Ids index into lists of names in the same file, and the reader uses the names: a later
 //! version's unknown phase is refused, never mistaken for another.
 
 use crate::names::escaped;
@@ -15,12 +15,12 @@ use std::io::Read;
 
 /// Format and version, first in every file.
 pub const SCHEMA: &str = "monolith-trace/2";
-/// Longest JSON that the reader takes, far above any step's: a small file cannot unpack to fill
-/// the memory.
+/// Size limit of the JSON, far above any step's, so that a small file cannot unpack to fill the
+/// memory.
 pub const MAX_JSON_BYTES: usize = 64 << 20;
 
-/// Most values that a column takes: the reader's memory is bounded by what it keeps, and not only
-/// by what it reads, since a comma and a digit become eight bytes.
+/// Most values of a column. Limiting the text is not enough to bound the reader's memory, since a
+/// comma and a digit become eight bytes.
 pub const MAX_ROWS: usize = 2 << 20;
 /// Most names in a list, and bytes in all of them.
 const MAX_NAMES: usize = 256;
@@ -40,7 +40,7 @@ struct File {
     streams: FileStreams,
 }
 
-/// The consumers' spans. Gaps and lengths are small numbers, which pack better than times.
+/// The consumers' spans. Gaps and lengths are small numbers, which compress better than times.
 #[derive(Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct FileSpans {
@@ -125,14 +125,14 @@ mod bounded {
     }
 }
 
-/// Read before the rest, so that another version is called that and not an unknown field.
+/// Read before the rest, so that another version is reported as such, not as an unknown field.
 #[derive(Deserialize)]
 struct FileSchema {
     schema: String,
 }
 
-/// The trace as the page's file: the consumers' spans, and the copies as streams. The same trace
-/// gives the same bytes.
+/// Writes the trace as the page's file: the consumers' spans, and the copies as streams. The same
+/// trace gives the same bytes.
 pub fn write(trace: &Trace) -> Vec<u8> {
     let mut gzip = GzEncoder::new(Vec::new(), Compression::best());
     serde_json::to_writer(&mut gzip, &file_from_trace(trace))
@@ -141,7 +141,7 @@ pub fn write(trace: &Trace) -> Vec<u8> {
         .expect("plain structures serialize, and a Vec takes every write")
 }
 
-/// The trace in a file of the page, gzipped or not, or what is wrong with it.
+/// Reads the trace from a file of the page, gzipped or not.
 pub fn read(bytes: &[u8]) -> Result<Trace, TraceError> {
     let json = unpack(bytes)?;
     // The message may quote the file.
@@ -153,7 +153,8 @@ pub fn read(bytes: &[u8]) -> Result<Trace, TraceError> {
     trace_from_file(serde_json::from_slice(&json).map_err(refuse)?)
 }
 
-/// The JSON text, known by its first bytes: servers may unpack a `.gz` on the way.
+/// Returns the JSON text. The first bytes decide whether to unpack it, since servers may have
+/// unpacked a `.gz`.
 fn unpack(bytes: &[u8]) -> Result<Cow<'_, [u8]>, TraceError> {
     if bytes.starts_with(&GZIP_MAGIC) {
         return gunzip(bytes).map(Cow::Owned);
@@ -290,8 +291,8 @@ fn streams_from_file(
     })
 }
 
-/// The block of each row, from the rows of each block. Nothing is made before the counts are
-/// known to be those of the rows that are there.
+/// Returns the block of each row, from the number of rows of each block. It allocates nothing
+/// before the counts are known to match the rows.
 fn blocks(
     list: &'static str,
     meta: &Meta,

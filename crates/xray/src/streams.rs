@@ -1,4 +1,4 @@
-//! Copies in a row that bring the same phase's weights, as one.
+//! Merges consecutive copies of the same phase's weights.
 
 use crate::{Copies, Stream, Streams, TraceError};
 

@@ -1,4 +1,4 @@
-//! The analysis as a table for the terminal, 100 columns wide at most.
+//! Renders the analysis as a table for the terminal, at most 100 columns wide.
 
 use crate::Pace;
 use crate::analysis::{
@@ -7,13 +7,13 @@ use crate::analysis::{
 };
 use std::fmt::{self, Formatter};
 
-/// Producers of waits that the table prints; the rest is one line.
+/// Number of waits' producers that the table prints; the rest is one line.
 const PRODUCERS: usize = 5;
-/// Blocks named as those with most of a kind of time.
+/// Number of blocks named with most of a kind of time.
 const MOST: usize = 3;
-/// Blocks named as the latest.
+/// Number of blocks named as the latest.
 const LATEST: usize = 5;
-/// Segments named as the longest of the critical path.
+/// Number of segments named as the longest of the critical path.
 const LONGEST: usize = 5;
 
 impl fmt::Display for Analysis {

@@ -220,7 +220,7 @@ impl Stream {
     }
 }
 
-/// One token, checked: whoever holds one may rely on everything that [`TraceError`] refuses.
+/// The checked trace of one token: it has none of the faults in [`TraceError`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct Trace {
     meta: Meta,
@@ -230,10 +230,10 @@ pub struct Trace {
 }
 
 impl Trace {
-    /// A trace of these, or what is wrong with them.
+    /// Checks these parts and makes a trace of them.
     ///
     /// # Errors
-    /// Whatever contradicts the metadata, itself, or the rules of each column.
+    /// Anything that contradicts the metadata, itself, or the rules of each column.
     pub fn new(meta: Meta, spans: Spans, copies: Copies) -> Result<Trace, TraceError> {
         check::meta(&meta)?;
         check::spans(&meta, &spans)?;
@@ -243,10 +243,10 @@ impl Trace {
         Ok(Trace { meta, spans, copies, streams })
     }
 
-    /// A trace without the loader's spans and without single copies, as the page has it.
+    /// Makes a trace without the loader's spans and without single copies, as on the page.
     ///
     /// # Errors
-    /// As [`Trace::new`].
+    /// Those of [`Trace::new`].
     pub fn of_page(meta: Meta, spans: Spans, streams: Streams) -> Result<Trace, TraceError> {
         check::meta(&meta)?;
         check::spans(&meta, &spans)?;
@@ -264,7 +264,7 @@ impl Trace {
         &self.spans
     }
 
-    /// The weight stream's copies, where they are known one by one.
+    /// The weight stream's copies, if they are known one by one.
     pub fn copies(&self) -> &Copies {
         &self.copies
     }
@@ -274,7 +274,7 @@ impl Trace {
         &self.streams
     }
 
-    /// Whether single copies (and the loader's spans) were left out on the way here.
+    /// Whether the trace lacks single copies (and the loader's spans).
     pub fn is_reduced(&self) -> bool {
         self.copies.is_empty() && !self.streams.is_empty()
     }

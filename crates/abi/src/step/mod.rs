@@ -39,20 +39,20 @@ wire_inputs! {
 wire_inputs! {
     /// What is chosen for a kernel besides the arithmetic: a row's numbers for one architecture.
     Tuning {
-        /// Warps that compute; the loader's warp comes on top.
+        /// Consumer warps; one more warp loads.
         consumer_warps;
-        /// Teams of consumer warps. A stage is multiplied by one team of warps, the next stage by
-        /// the next team: fewer warps pay what a stage costs besides its fragments (the wait, the
-        /// release). In bf16 with all 16 warps at every stage that was 250 ns of issue a stage on
-        /// an H200. FP8 is fastest with one team (notes/fp8.md).
+        /// Teams of consumer warps. One team multiplies a stage, the next team the next stage:
+        /// fewer warps pay a stage's fixed cost (the wait, the release). With all 16 warps at every
+        /// bf16 stage, that cost was 250 ns of issue per stage on an H200. FP8 is fastest with one
+        /// team (notes/fp8.md).
         teams;
         /// Stages of the ring.
         stages;
         /// Bytes of a stage.
         stage_bytes;
-        /// Positions of the KV cache that are dealt to a split at a time.
+        /// Positions of the KV cache in a chunk; chunks go to the splits round-robin.
         kv_chunk;
-        /// Splits of the positions of a head (split-KV); 0 where attention is not split.
+        /// Number of splits of a head's KV range (split-KV); 0 if attention is not split.
         kv_splits;
         /// Positions whose keys and values a warp loads before it uses the first.
         kv_ahead;
@@ -80,7 +80,7 @@ wire_sizes! {
         tile_rows = TILE_ROWS;
         /// The largest number of blocks of a launch.
         blocks_max = BLOCKS_MAX as usize;
-        /// Tiles whose products are summed over the warps together: one barrier a batch.
+        /// Tiles whose products are summed over the warps together: one barrier per batch.
         batch_tiles = 8;
         /// Parts of the activation: hi + mid + lo in bf16 keep 24 bits of the fp32 value.
         parts = 3;
@@ -100,8 +100,7 @@ wire_sizes! {
         widest: int = larger(larger(hidden, intermediate), q_dim);
         /// Values of the query heads of a KV head.
         group_dim: int = group_heads * head_dim;
-        /// Values of a tile of gate and up: eight rows of gate and the eight rows of up that go
-        /// with them.
+        /// Values of a tile of gate and up: eight rows of gate and the matching eight rows of up.
         gate_rows: int = tile_rows / 2;
 
         /// Threads that compute.
@@ -130,7 +129,7 @@ wire_sizes! {
         /// From one layer's slots to the next.
         layer_units: int = down_slot + hidden;
 
-        /// Of each query head and split: the unnormalized output, the largest score, the sum of
+        /// For each query head and split: the unnormalized output, the largest score, the sum of
         /// weights.
         partial_units: int = head_dim + 2;
         /// From one layer's partial results to the next.
@@ -139,9 +138,9 @@ wire_sizes! {
         partials_base: u64 = layers * layer_units;
         /// Where the final slots begin.
         final_base: u64 = partials_base + layers * layer_partials;
-        /// Units of a final slot: two a block, its largest logit and the logit's row.
+        /// Units of a final slot: two per block, its largest logit and the logit's row.
         final_units: u64 = 2 * blocks_max;
-        /// Units of all slots; the final slot exists twice, by the step's parity.
+        /// Units of all slots. The final slot has two copies, used by the parity of the step.
         slot_units: u64 = final_base + 2 * final_units;
 
         /// Rows of 16-bit words that the activation takes: its parts, and a row of zeros.
@@ -150,8 +149,9 @@ wire_sizes! {
         attention_rows: int = group_heads + 2;
         /// Rows of a batch of tiles.
         batch_rows: int = batch_tiles * tile_rows;
-        /// From one part of the activation to the next: the parts' rows begin eight banks apart, so
-        /// that the lanes of a warp, which read 8 bytes each of four rows, meet in no bank.
+        /// Stride from one part of the activation to the next: the parts' rows begin eight banks
+        /// apart, so that the lanes of a warp, which read 8 bytes each from four rows, have no bank
+        /// conflict.
         x_stride: int = widest + 16;
     }
 }
@@ -184,10 +184,10 @@ wire_rules! {
     u32 first_piece(block, blocks, pieces) = block * pieces / blocks;
     /// The block that owns a piece: the inverse of `first_piece`.
     u32 owner_of_piece(piece, blocks, pieces) = ((piece + 1) * blocks - 1) / pieces;
-    /// Splits that have any of the first `positions` positions: they are the first ones.
+    /// Number of splits that have any of the first `positions` positions: always the first splits.
     u32 active_splits(positions, kv_chunk, kv_splits) =
         smaller((positions + kv_chunk - 1) / kv_chunk, kv_splits);
-    /// The split that a position is dealt to: chunks are dealt to the splits in turn.
+    /// The split of a position: chunks of positions go to the splits round-robin.
     u32 split_of(position, kv_chunk, kv_splits) = position / kv_chunk % kv_splits;
     /// A unit of attention is one KV head and one split; a block takes every `blocks`-th, from its
     /// own number on.
@@ -197,7 +197,8 @@ wire_rules! {
     /// The split of a unit.
     int split_of_unit(unit, kv_heads) = unit / kv_heads;
     /// The first query head whose splits a block combines; it takes every `blocks`-th from there.
-    /// Counted from the last block backwards: those have no positions until the context is long.
+    /// Counts backwards from the last block: the last blocks have no positions until the context
+    /// is long.
     u32 first_combined(block, blocks) = blocks - 1 - block;
 }
 

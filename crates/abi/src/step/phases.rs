@@ -63,9 +63,9 @@ pub fn output_of(phase: Phase) -> Option<&'static Output> {
 }
 
 wire_enum! {
-    /// The epilogue: what becomes of a matvec's sums.
+    /// The epilogue: what is done with a matvec's sums.
     Epilogue {
-        /// Times the reciprocal RMS of what was gathered.
+        /// Times the reciprocal RMS of the gathered activation.
         Scale = 0, "scale";
         /// Plus the residual stream.
         Residual = 1, "residual";
@@ -87,11 +87,11 @@ pub struct Matvec {
     pub columns: Width,
     /// Whether the activation is normed.
     pub normed: bool,
-    /// Which copy of the residual stream a normed activation is kept in, and which one is added.
+    /// The copy of the residual stream that keeps a normed activation, or is added.
     pub residual: usize,
     /// Rows of the matrix.
     pub rows: Width,
-    /// What becomes of the sums.
+    /// What is done with the sums.
     pub epilogue: Epilogue,
 }
 
@@ -135,7 +135,7 @@ pub const MATVECS: [Matvec; 4] = [
     },
 ];
 
-/// Matvecs of a layer; the LM head counts as the first of the layer after the last.
+/// Matvecs per layer; the LM head counts as the first matvec of one more layer.
 pub const LAYER_MATVECS: usize = MATVECS.len();
 
 /// The LM head.

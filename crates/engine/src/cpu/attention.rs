@@ -58,11 +58,11 @@ pub(crate) struct Attend<'a> {
     pub(crate) cache: &'a HeadCache,
     /// Positions to attend to, from 0.
     pub(crate) positions: usize,
-    /// Query heads one after the other, already scaled.
+    /// Query heads one after another, already scaled.
     pub(crate) q: &'a [f32],
     /// Room for the scores of one query head, `positions` rounded up to whole lanes.
     pub(crate) scores: &'a mut [f32],
-    /// One output a query head, in the order of `q`.
+    /// One output per query head, in the order of `q`.
     pub(crate) out: &'a mut [f32],
 }
 

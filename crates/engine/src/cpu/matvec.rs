@@ -80,7 +80,7 @@ pub(crate) struct MatVec<'a> {
     pub(crate) tiles: &'a [u8],
     /// The activation, as wide as a tile.
     pub(crate) x: &'a Spread,
-    /// One entry a tile.
+    /// One entry per tile.
     pub(crate) out: &'a mut [[f32; TILE_ROWS]],
 }
 
@@ -311,7 +311,7 @@ mod tests {
                 let at = tile + codes + 4 * within;
                 tiles[at..at + 4].copy_from_slice(&scale.to_le_bytes());
                 for col in 0..cols {
-                    // Every code but the two that are no numbers.
+                    // Every code but the two NaNs.
                     let code = (next().to_bits() >> 7) as u8;
                     let code = if code & 0x7f == 0x7f { code & 0x80 } else { code };
                     let at = col / FRAGMENT_COLS_FP8 * FRAGMENT_BYTES_FP8

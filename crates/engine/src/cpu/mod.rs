@@ -1,6 +1,6 @@
 //! The CPU engine: a persistent team of threads runs the whole step, as the megakernel's blocks
 //! do. Each thread owns fixed rows and heads. Threads exchange values through
-//! [`monolith_handoff`] and are woken once a token. The first worker runs on the caller's thread.
+//! [`monolith_handoff`] and are woken once per token. The first worker runs on the caller's thread.
 //!
 //! The result's bits are the same for every number of threads and for every SIMD level with fused
 //! multiply-add, because a row's sum has one fixed order.

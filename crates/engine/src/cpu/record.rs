@@ -12,7 +12,7 @@ pub(crate) struct SpanRecord {
     pub(crate) end_ns: u64,
     /// Layer, or [`NO_LAYER`].
     pub(crate) layer: u16,
-    /// Which worker.
+    /// The worker.
     pub(crate) block: u16,
     /// For a wait: the worker whose value arrived last, or [`NO_BLOCK`].
     pub(crate) waits_on: u16,

@@ -20,7 +20,7 @@ pub enum Simd {
     /// AVX-512 F, BW, CD, DQ and VL: 512-bit registers.
     #[cfg(target_arch = "x86_64")]
     Avx512(pulp::x86::V4),
-    /// NEON: 128-bit registers. It compiles and was never run.
+    /// NEON: 128-bit registers. It compiles but was never run.
     #[cfg(target_arch = "aarch64")]
     Neon(pulp::aarch64::Neon),
 }
@@ -187,7 +187,7 @@ const ROUND: f32 = 12_582_912.0;
 const EXP_MIN: f32 = -87.0;
 
 /// e^x for x <= 0, with a relative error below 3e-7 down to -87. The system's library is neither
-/// the same on every machine nor vectorized, so this is a polynomial of our own.
+/// the same on every machine nor vectorized, so this is our own polynomial.
 #[inline(always)]
 pub(crate) fn exp_nonpositive<S: Registers>(simd: S, x: S::f32s) -> S::f32s {
     let splat = |value| simd.splat_f32s(value);

@@ -1,4 +1,4 @@
-//! The team: one persistent thread for each worker, woken once a step.
+//! The team: one persistent thread per worker, woken once per step.
 
 use super::record::SpanRecord;
 use super::simd::Simd;

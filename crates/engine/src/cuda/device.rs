@@ -1,4 +1,4 @@
-//! The GPU: finding it, loading the kernel, and the host memory that a fault is written to.
+//! Finds the GPU, loads the kernel, and holds the host memory for a fault record.
 
 use crate::EngineError;
 use cudarc::driver::sys::{self, CUdevice_attribute, CUfunction_attribute};
@@ -24,12 +24,12 @@ pub(super) struct Gpu {
     pub(super) step: Step,
 }
 
-/// What the driver said, as our error.
+/// Converts an error of the driver to ours.
 pub(super) fn gpu_error(error: DriverError) -> EngineError {
     EngineError::Driver(error)
 }
 
-/// Version of the CUDA that the installed driver can run (13000 is 13.0); `None` without a driver.
+/// Returns the CUDA version that the driver supports (13000 is 13.0), or `None` without a driver.
 pub(super) fn driver_version() -> Option<i32> {
     // SAFETY: only tries to open the library by name.
     if !unsafe { sys::is_culib_present() } {
@@ -41,28 +41,28 @@ pub(super) fn driver_version() -> Option<i32> {
     (result == sys::CUresult::CUDA_SUCCESS).then_some(version)
 }
 
-/// A GPU that a kernel is for.
+/// A supported GPU.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UsableGpu {
-    /// Its name, in the driver's words.
+    /// Its name, as the driver reports it.
     pub name: String,
     /// The architecture that kernels are compiled for, for example `sm_90a`.
     pub arch: &'static str,
-    /// Version of the CUDA that the driver can run (13000 is 13.0).
+    /// The CUDA version that the driver supports (13000 is 13.0).
     pub driver_cuda: i32,
 }
 
-/// Whether the driver, the GPU and a kernel for it are there; compiles and allocates nothing.
+/// Finds the driver, the GPU and whether there are kernels for it; compiles and allocates nothing.
 ///
 /// # Errors
-/// What is missing, and what helps.
+/// The message says what is missing, and what helps.
 pub fn usable(device: usize) -> Result<UsableGpu, EngineError> {
     let (context, name, arch) = find(device)?;
     drop(context);
     Ok(UsableGpu { name, arch: arch.name(), driver_cuda: driver_version().unwrap_or(0) })
 }
 
-/// The GPU's context, its name, and the architecture of the kernels that run on it.
+/// Returns the GPU's context, its name, and the architecture of the kernels that run on it.
 fn find(device: usize) -> Result<(Arc<CudaContext>, String, Arch), EngineError> {
     monolith_kernels::check_driver(driver_version())?;
     let context = CudaContext::new(device).map_err(EngineError::Gpu)?;
@@ -103,7 +103,7 @@ pub(super) fn open(device: usize, variant: &Variant, config: &Config) -> Result<
 /// Words of a fault record.
 const RECORD_WORDS: usize = size_of::<FaultRecord>() / 4;
 
-/// Host memory that the kernel writes a fault to.
+/// Host memory to which the kernel writes a fault.
 #[derive(Debug)]
 pub(super) struct FaultWords(PinnedHostSlice<u32>);
 
@@ -117,12 +117,12 @@ impl FaultWords {
         Ok(FaultWords(memory))
     }
 
-    /// With unified addressing, which every GPU of ours has, the host's address is the device's.
+    /// With unified addressing, which every supported GPU has, host and device addresses are equal.
     pub(super) fn device_address(&self) -> u64 {
         self.0.as_ptr().map_or(0, |address| address as u64)
     }
 
-    /// The record, once the kernel has filled it.
+    /// Returns the record, once the kernel has filled it.
     pub(super) fn read(&self) -> Option<FaultRecord> {
         let memory = self.0.as_slice().ok()?;
         let mut words = [0_u32; RECORD_WORDS];
@@ -135,7 +135,8 @@ impl FaultWords {
     }
 }
 
-/// Cosine and sine of every angle, `[context][head_dim / 2][2]`, computed in f64, rounded once.
+/// Uploads cosine and sine of every angle, `[context][head_dim / 2][2]`, computed in f64 and
+/// rounded once.
 pub(super) fn rope_table(config: &Config, context: usize) -> Vec<f32> {
     let table = crate::rope::RopeTable::new(config, context);
     table.angles().iter().flat_map(|&(cos, sin)| [cos, sin]).collect()

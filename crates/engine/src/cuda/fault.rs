@@ -1,4 +1,4 @@
-//! Fault records, read back: who waited for what, and on whom.
+//! Reads back fault records: which block waited for what, and for which block.
 
 use super::producer::Producers;
 use crate::EngineError;
@@ -11,7 +11,7 @@ use std::time::Duration;
 /// Records of a block: its consumers', then its loader's.
 pub(super) const BLOCK_RECORDS: usize = 2;
 
-/// The record as a wait; `None` for ids that this version does not know.
+/// Converts the record to a wait; `None` for ids that this version does not know.
 fn wait_from(record: &FaultRecord, role: Role, producers: &Producers) -> Option<BlockWait> {
     let kind = WaitKind::from_id(u8::try_from(record.kind).ok()?)?;
     let producer = match kind {
@@ -32,7 +32,7 @@ fn wait_from(record: &FaultRecord, role: Role, producers: &Producers) -> Option<
     })
 }
 
-/// What every role waited for: from all blocks' records.
+/// Returns what every role waited for, from all blocks' records.
 pub(super) fn waits_from(records: &[FaultRecord], producers: &Producers) -> Vec<BlockWait> {
     let wait = |(at, record): (usize, &FaultRecord)| {
         let role = if at % BLOCK_RECORDS == 0 { Role::Consumer } else { Role::Loader };
@@ -41,7 +41,7 @@ pub(super) fn waits_from(records: &[FaultRecord], producers: &Producers) -> Vec<
     records.iter().enumerate().filter_map(wait).collect()
 }
 
-/// The cause as an error, with all that was waited for: `dump` but for these two.
+/// Returns the cause as an error with all waits; `dump` has everything but these two.
 pub(super) fn error_from(
     cause: &FaultRecord,
     waits: Vec<BlockWait>,
@@ -64,7 +64,7 @@ pub(super) fn error_from(
     }))
 }
 
-/// What the step was of.
+/// The step's engine, device and model.
 pub(super) struct About {
     pub(super) variant: String,
     pub(super) device: String,

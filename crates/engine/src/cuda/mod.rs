@@ -1,5 +1,5 @@
-//! The CUDA engine: the megakernel's host side. One launch a token; the token stays on the
-//! device, so launches follow each other without the host.
+//! The CUDA engine: the megakernel's host side. One launch per token; the token stays on the
+//! device, so launches follow one another without waiting for the host.
 
 mod device;
 mod fault;
@@ -32,11 +32,11 @@ use std::time::Duration;
 use xray::Recording;
 use zerocopy::{FromBytes, IntoBytes};
 
-/// Context where none is asked for, if the model goes that far.
+/// The default context, unless the model's maximum is lower.
 const DEFAULT_CONTEXT: usize = 4096;
 
-/// Tokens of a prompt that are launched before the host waits for them and says how far it is: on
-/// the slowest GPU some tenths of a second.
+/// Prompt tokens that are launched before the host waits for them and reports progress: some tenths
+/// of a second on the slowest GPU.
 const PREFILL_CHUNK: usize = 64;
 
 /// Index of [`Control::stopped`] among the control words.
@@ -45,13 +45,13 @@ const STOPPED_WORD: usize = std::mem::offset_of!(Control, stopped) / 4;
 /// Options for loading the CUDA engine.
 #[derive(Clone, Debug)]
 pub struct CudaOptions {
-    /// Which GPU.
+    /// The number of the GPU.
     pub device: usize,
-    /// Row of the variant table; `None`: the first of the pack's formats.
+    /// Row of the variant table; `None`: the first row for the pack's formats.
     pub variant: Option<&'static Variant>,
-    /// Whether steps can be recorded: the row that records what the one above does.
+    /// Whether steps can be recorded: selects the recording build of that row.
     pub records: bool,
-    /// Blocks; `None`: one an SM.
+    /// Blocks; `None`: one per SM.
     pub blocks: Option<usize>,
     /// Positions in the KV cache; `None`: 4,096, or the model's maximum if lower.
     pub context: Option<usize>,
@@ -59,7 +59,7 @@ pub struct CudaOptions {
     pub timeout: Duration,
     /// An injected fault, for the tests of the fault path.
     pub injected: Option<Injected>,
-    /// Not 0: injects pseudo-random delays before some gathers, by a hash of this.
+    /// If not 0, the seed of pseudo-random delays, which are injected before some gathers.
     pub delay_seed: u32,
 }
 
@@ -83,11 +83,11 @@ impl Default for CudaOptions {
 pub struct Injected {
     /// One of `monolith_abi::kernel::INJECTED_*`.
     pub kind: u32,
-    /// Which block.
+    /// The block.
     pub block: u32,
-    /// Which layer.
+    /// The layer.
     pub layer: u32,
-    /// Which phase.
+    /// The phase.
     pub phase: Phase,
 }
 
@@ -112,7 +112,7 @@ pub struct CudaEngine {
     stopped: bool,
 }
 
-/// Device memory. Fields with an underscore are only held: the kernel alone uses them.
+/// Device memory. The host only holds fields with an underscore; the kernel uses them.
 #[derive(Debug)]
 struct Buffers {
     _weights: CudaSlice<u8>,
@@ -130,8 +130,8 @@ impl CudaEngine {
     /// Loads a pack: finds the kernel, copies the weights, allocates everything.
     ///
     /// # Errors
-    /// There is no driver or GPU, no kernel for the GPU or the model, or too little memory; or the
-    /// context or the number of blocks is not possible.
+    /// No driver, no GPU, no kernel for the GPU or the model, or too little memory; an impossible
+    /// context or number of blocks.
     pub fn load(pack: Arc<Pack>, options: &CudaOptions) -> Result<CudaEngine, EngineError> {
         let max = pack.config().max_positions;
         let context = options.context.unwrap_or(DEFAULT_CONTEXT.min(max));
@@ -185,7 +185,7 @@ impl CudaEngine {
     /// Overwrites the logits with NaN, so that a test sees which ones a step writes.
     ///
     /// # Errors
-    /// What the driver says.
+    /// An error of the driver.
     pub fn poison_logits(&mut self) -> Result<(), EngineError> {
         let poison = vec![f32::NAN; self.pack.config().vocab];
         self.stream.memcpy_htod(&poison, &mut self.buffers.logits).map_err(gpu_error)
@@ -207,7 +207,7 @@ impl CudaEngine {
         if self.stopped { Err(EngineError::Stopped) } else { Ok(()) }
     }
 
-    /// Puts one step on the stream.
+    /// Launches one step on the stream.
     fn launch(&mut self, position: usize, flags: u32) -> Result<(), EngineError> {
         self.args.epoch = self.args.epoch.checked_add(1).ok_or(EngineError::Stopped)?;
         self.args.position = position as u32;
@@ -217,8 +217,8 @@ impl CudaEngine {
         unsafe { self.launch.launch(&self.stream, &self.args) }
     }
 
-    /// Waits for the steps that were launched, and tells what went wrong in them. Returns whether a
-    /// stop token ended them early.
+    /// Waits for the launched steps and returns their error, if any, or else whether a stop token
+    /// ended them early.
     fn finish(&mut self) -> Result<bool, EngineError> {
         if let Err(error) = self.stream.synchronize() {
             self.stopped = true;
@@ -235,20 +235,20 @@ impl CudaEngine {
             return Err(EngineError::NotANumber);
         }
         if stopped == STOPPED_END_OF_TEXT {
-            // Only now: until here the launches behind the stop token had to do nothing.
+            // Cleared only now, since the launches after the stop token had to do nothing.
             let mut word = self.buffers.control.slice_mut(STOPPED_WORD..=STOPPED_WORD);
             self.stream.memset_zeros(&mut word).map_err(gpu_error)?;
         }
         Ok(stopped == STOPPED_END_OF_TEXT)
     }
 
-    /// The owners of the values of the step at this position.
+    /// Returns the owners of the values of the step at this position.
     fn producers(&self, position: usize) -> Producers {
         Producers::new(self.step, self.info.blocks, position)
     }
 
     fn fault_error(&self, cause: &FaultRecord) -> EngineError {
-        // Launches follow one another, and so do their epochs and positions.
+        // Launches run in order, so epochs and positions increase together.
         let later = self.args.epoch.saturating_sub(cause.epoch);
         let position = self.args.position.saturating_sub(later) as usize;
         let producers = self.producers(position);
@@ -270,7 +270,7 @@ impl CudaEngine {
     /// `EOS_MAX`); with a chosen step, every step records.
     ///
     /// All steps are queued at once. The step whose token is a stop token sets a flag on the
-    /// device; the launches behind it look at the flag first, and do nothing.
+    /// device; later launches check the flag first and do nothing.
     fn decode_steps(
         &mut self,
         token: u32,
@@ -285,7 +285,7 @@ impl CudaEngine {
         self.args.eos_count = stops.len() as u32;
         self.args.eos[..stops.len()].copy_from_slice(stops);
         let begin = self.event()?;
-        // The end of every step that can be the last one.
+        // One end event for every step that can be the last one.
         let mut ends = Vec::new();
         for step in 0..steps {
             if let Some(chosen) = chosen {
@@ -299,7 +299,7 @@ impl CudaEngine {
         let stopped = self.finish()?;
         let mut tokens = self.greedy(position, steps)?;
         if stopped {
-            // What lies behind the first stop token is of earlier calls.
+            // Tokens after the first stop token are of earlier calls.
             let last = tokens.iter().position(|token| stops.contains(token));
             let ran = last.map_or(steps, |last| last + 1);
             tokens.truncate(ran);
@@ -310,8 +310,8 @@ impl CudaEngine {
         Ok(Decoded { tokens, seconds: f64::from(elapsed.map_err(gpu_error)?) / 1e3 })
     }
 
-    /// [`CudaEngine::decode_steps`] with more stop tokens than a launch looks for: the host looks
-    /// at every token before it launches the next step.
+    /// [`CudaEngine::decode_steps`] with more stop tokens than a launch can check: the host checks
+    /// every token before it launches the next step.
     fn decode_step_by_step(
         &mut self,
         token: u32,
@@ -334,12 +334,13 @@ impl CudaEngine {
         Ok(decoded)
     }
 
-    /// An event on the stream, with its time.
+    /// Records an event with a time on the stream.
     fn event(&self) -> Result<CudaEvent, EngineError> {
         self.stream.record_event(Some(CUevent_flags::CU_EVENT_DEFAULT)).map_err(gpu_error)
     }
 
-    /// From now on steps record: the chosen one where it will be read, the others elsewhere.
+    /// Makes later steps record: the chosen one into the buffers that are read, the others into
+    /// other ones.
     fn record(&mut self, chosen: bool) -> Result<(), EngineError> {
         let variant = &self.info.variant;
         let recording =
@@ -348,7 +349,7 @@ impl CudaEngine {
         Ok(())
     }
 
-    /// The dump of the chosen step, which had this epoch and position.
+    /// Returns the dump of the chosen step, which had this epoch and position.
     fn dump(&self, epoch: u32, position: usize) -> Result<Dump, EngineError> {
         let no_xray = || EngineError::NoXray(self.info.variant.clone());
         let recording = self.recording.as_ref().ok_or_else(no_xray)?;
@@ -381,7 +382,7 @@ impl CudaEngine {
     }
 }
 
-/// The row of the table for a pack's formats.
+/// Returns the row of the table for a pack's formats.
 fn choose(options: &CudaOptions, formats: Formats) -> Result<&'static Variant, EngineError> {
     let fitting = Variant::of_formats(formats.layers, formats.head);
     let no_kernel =
@@ -390,7 +391,7 @@ fn choose(options: &CudaOptions, formats: Formats) -> Result<&'static Variant, E
     if (variant.format, variant.head_format) != (formats.layers, formats.head) {
         let (name, wants, is) = (variant.name, variant.formats(), formats.name());
         return Err(EngineError::UnfitPack(format!(
-            "variant {name} runs weights in {wants}, and the pack is in {is}"
+            "variant {name} runs weights in {wants}, but the pack is in {is}"
         )));
     }
     let no_record = || EngineError::NoXray(variant.name.into());
@@ -423,7 +424,7 @@ impl Buffers {
 
 impl Drop for CudaEngine {
     fn drop(&mut self) {
-        // After an error the kernel may still be running: memory is freed only when it is not.
+        // After an error the kernel may still be running: waits for it before memory is freed.
         let _ = self.stream.synchronize();
     }
 }

@@ -8,7 +8,7 @@ use monolith_model::Config;
 use monolith_pack::{LayerSection, Pack, Section};
 use std::sync::Arc;
 
-/// [`StepArgs`] as the driver takes it.
+/// [`StepArgs`] as a kernel parameter.
 #[repr(transparent)]
 pub(super) struct Param(pub(super) StepArgs);
 
@@ -16,7 +16,7 @@ pub(super) struct Param(pub(super) StepArgs);
 // the same list and asserts the same offsets.
 unsafe impl DeviceRepr for Param {}
 
-/// The parameters that do not change from step to step, except the buffers' addresses.
+/// Returns the parameters that are the same in every step, except the buffers' addresses.
 pub(super) fn args(
     pack: &Pack,
     options: &CudaOptions,
@@ -82,7 +82,7 @@ impl Buffers {
         args.waits = self.waits.device_ptr(stream).0;
     }
 
-    /// Where the kernel is to write logits.
+    /// The address to which the kernel writes logits.
     pub(super) fn logits_address(&self, stream: &Arc<CudaStream>) -> u64 {
         self.logits.device_ptr(stream).0
     }

@@ -1,4 +1,4 @@
-//! Which block publishes a value: the inverse of the kernel's rules (`abi::step`).
+//! Finds the block that publishes a value: the inverse of the kernel's rules (`abi::step`).
 
 use crate::plan::Plan;
 use monolith_abi::Phase;
@@ -24,7 +24,7 @@ impl Producers {
         self.step().dims.layers
     }
 
-    /// The owner of a unit, counted from the first slot.
+    /// Returns the owner of a unit; units are counted from the first slot.
     pub(super) fn of_unit(&self, unit: usize) -> usize {
         let sizes = &self.step().sizes;
         if let Some(within) = unit.checked_sub(sizes.final_base) {
@@ -39,7 +39,7 @@ impl Producers {
         self.of_value(phase, unit - self.plan.base(layer, phase))
     }
 
-    /// The owner of a value of a layer phase's output.
+    /// Returns the owner of a value of a layer phase's output.
     fn of_value(&self, phase: Phase, index: usize) -> usize {
         if phase != Phase::Attention {
             return self.plan.owner(phase, index);
@@ -53,13 +53,13 @@ impl Producers {
         }
     }
 
-    /// The owner of what one split has of one query head, counted head by head.
+    /// Returns the owner of one split's partial result of one query head, counted head by head.
     fn of_partial(&self, slot: usize) -> usize {
         let splits = self.step().tuning.kv_splits;
         self.of_split(slot / splits, slot % splits)
     }
 
-    /// The block that attends to a split's positions for a query head.
+    /// Returns the block that attends to a split's positions for a query head.
     fn of_split(&self, head: usize, split: usize) -> usize {
         let kv_head = head / self.step().sizes.group_heads;
         attention_unit(kv_head, split, self.step().dims.kv_heads) % self.plan.workers

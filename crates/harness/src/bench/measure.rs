@@ -7,12 +7,12 @@ use crate::{HarnessError, Progress, fill, prefill};
 use monolith_engine::Engine;
 use std::time::Instant;
 
-/// How far the engine's clock may run ahead of the host's: a share, and seconds.
+/// How far the engine's clock may run ahead of the host's: a fraction, plus seconds.
 const CLOCK_AHEAD: (f64, f64) = (1.02, 1e-3);
-/// And how far behind: the host's time includes the calls.
+/// How far it may run behind: the host's time includes the calls.
 const CLOCK_BEHIND: (f64, f64) = (0.8, 5e-3);
 
-/// What a test's timed runs gave.
+/// The results of a test's timed runs.
 pub struct Measured {
     /// Seconds of each run (for the prompts: the mean over them).
     pub seconds: Vec<f64>,
@@ -40,7 +40,7 @@ pub fn measure(
         Test::Prompt { tokens } => vec![bench.prompts.cycled(tokens)],
     };
     if let Test::Depth { depth, .. } = test {
-        // Once: the timed runs leave these positions as they are.
+        // Filled once: the timed runs do not change these positions.
         fill(bench.engine, &sequences[0][..depth], &name, progress)?;
     }
     if options.warm_up {
@@ -64,8 +64,8 @@ pub fn measure(
     Ok(measured)
 }
 
-/// One run over all sequences: its seconds, and the tokens that came out. What is not timed tells
-/// how far it is.
+/// Runs all sequences once; returns the seconds and the tokens. The work that is not timed reports
+/// progress.
 fn one_run(
     engine: &mut dyn Engine,
     test: Test,
@@ -100,7 +100,7 @@ fn one_run(
     Ok((seconds, tokens))
 }
 
-/// Whether the engine's clock can be right.
+/// Checks that the engine's clock is plausible.
 fn check_clock(engine_s: f64, host_s: f64) -> Result<(), HarnessError> {
     let least = CLOCK_BEHIND.0 * host_s - CLOCK_BEHIND.1;
     let most = CLOCK_AHEAD.0 * host_s + CLOCK_AHEAD.1;

@@ -1,8 +1,8 @@
-//! The stopwatch: greedy decoding with prefill excluded and argmax included, and the processing of
-//! a prompt.
+//! The benchmark: times greedy decoding with prefill excluded and argmax included, and the
+//! processing of a prompt.
 //!
 //! A measurement without a passed gate of the same run is *unverified*: its rows say so, and no
-//! run's folder takes them.
+//! run's folder keeps them.
 
 mod measure;
 mod output;
@@ -26,22 +26,22 @@ use monolith_pack::Pack;
 use std::path::Path;
 use std::time::Instant;
 
-/// What is to be measured.
+/// The tests to measure.
 #[derive(Clone, Debug)]
 pub struct BenchOptions {
     /// Timed runs of each test.
     pub runs: usize,
-    /// Decoded tokens a run (a prompt), one test each for the prompts and for every depth.
+    /// Numbers of tokens to decode, one test each for the prompts and for every depth.
     pub steps: Vec<usize>,
-    /// Cached positions before the first timed step, one test each.
+    /// Numbers of cached positions before the first timed step, one test each.
     pub depths: Vec<usize>,
-    /// Tokens of prompts whose processing is a test, one each.
+    /// Prompt lengths to time, one test each.
     pub prompt_lengths: Vec<usize>,
     /// Whether decoding after each prompt is a test.
     pub prompts: bool,
-    /// Whether each test begins with a run that is not timed.
+    /// Whether each test begins with an untimed run.
     pub warm_up: bool,
-    /// Kernel launches a token; `None` for a CPU.
+    /// Kernel launches per token; `None` for a CPU.
     pub launches_per_token: Option<f64>,
     /// Numbers for prediction and roofline.
     pub calibration: Option<Calibration>,
@@ -62,7 +62,7 @@ impl Default for BenchOptions {
     }
 }
 
-/// What is measured: for a verified speed, all of it must be the same as in the gate.
+/// What is measured. For a verified speed, all of it must be the same as in the gate.
 pub struct Bench<'a> {
     /// The engine.
     pub engine: &'a mut dyn Engine,
@@ -76,7 +76,7 @@ pub struct Bench<'a> {
     pub probe: &'a Probe,
 }
 
-/// The passed gate that makes a speed a verified one.
+/// The passed gate that makes a speed verified.
 #[derive(Clone, Debug)]
 pub struct Gate {
     record: GateRecord,
@@ -90,7 +90,7 @@ impl Bench<'_> {
         Subject::of(self.engine.info(), self.pack, &self.environment.run_id)
     }
 
-    /// The gate in a run's folder that is of what would be measured.
+    /// Finds the gate of this measurement in a run's folder.
     ///
     /// # Errors
     /// [`HarnessError::Ungated`] with every reason why there is none.
@@ -102,11 +102,11 @@ impl Bench<'_> {
     }
 }
 
-/// Measures every test; gives a row each, and what was left out and why. Without a gate the rows
-/// are unverified.
+/// Measures every test; returns a row for each, and the skipped tests with the reasons. Without a
+/// gate the rows are unverified.
 ///
 /// # Errors
-/// A step that fails; clocks that do not agree; runs of one test that gave different tokens.
+/// A step that fails; clocks that disagree; runs of one test that gave different tokens.
 pub fn run(
     bench: &mut Bench,
     options: &BenchOptions,
@@ -125,7 +125,7 @@ pub fn run(
     Ok((rows, left_out))
 }
 
-/// The row of one measured test.
+/// Returns the row of one measured test.
 fn row_of(
     bench: &Bench,
     subject: &Subject,
@@ -162,9 +162,9 @@ fn row_of(
     })
 }
 
-/// Adds the energy of decoding at a row's position to it: steps in a row for at least `window_s`
-/// seconds, by NVML's counter. A row without a position or without decoded tokens, or a processor
-/// without the counter, is left as it is. For rows that [`run`] just gave.
+/// Adds to a row the energy of decoding at its position: consecutive steps for at least `window_s`
+/// seconds, by NVML's counter. It does not change a row without a position or decoded tokens, nor
+/// any row if the processor has no counter. For rows that [`run`] has just returned.
 ///
 /// # Errors
 /// A row of another measuring run, or a step that fails.
@@ -201,10 +201,10 @@ pub fn add_energy(
     Ok(())
 }
 
-/// The tests that there is room for, and the others in words.
+/// Returns the tests that fit the context, and describes the others.
 fn tests(prompts: &PromptIds, options: &BenchOptions, room: usize) -> (Vec<Test>, Vec<String>) {
     let longest = prompts.ids.iter().map(Vec::len).max().unwrap_or(0);
-    // llama-bench's 0 of something is no test of it.
+    // As in llama-bench, 0 of something means no test of it.
     let lengths = options.prompt_lengths.iter().filter(|&&tokens| tokens > 0);
     let mut all: Vec<Test> = lengths.map(|&tokens| Test::Prompt { tokens }).collect();
     for &steps in options.steps.iter().filter(|&&steps| steps > 0) {
@@ -224,7 +224,7 @@ fn tests(prompts: &PromptIds, options: &BenchOptions, room: usize) -> (Vec<Test>
     (fit, rest.iter().map(name).collect())
 }
 
-/// Which clock the seconds are of.
+/// Names the clock that measured the seconds.
 fn clock(engine: &dyn Engine, test: Test) -> &'static str {
     match test {
         Test::Prompt { .. } => "monotonic clock",

@@ -1,21 +1,21 @@
-//! Rows as text: Markdown, CSV, JSON, JSON lines, SQL.
+//! Writes rows as text: Markdown, CSV, JSON, JSON lines, SQL.
 
 use super::{Row, sql::sql};
 use crate::markdown;
 use serde_json::Value;
 
-/// How rows are written.
+/// The output formats of rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Output {
     /// A table.
     Md,
-    /// Comma-separated values with a line of names; lists are joined by `;`, objects left out.
+    /// Comma-separated values with a line of names; lists are joined by `;`, objects are omitted.
     Csv,
     /// One array.
     Json,
-    /// One object a line.
+    /// One object per line.
     Jsonl,
-    /// A table, and a statement a row; fields as in CSV.
+    /// A table, and one statement per row; fields as in CSV.
     Sql,
 }
 
@@ -35,7 +35,7 @@ impl Output {
     }
 }
 
-/// The rows as text, with a line end at its end.
+/// Returns the rows as text, with a newline at its end.
 pub fn rendered(rows: &[Row], output: Output) -> String {
     match output {
         Output::Md => markdown(rows),
@@ -72,13 +72,13 @@ fn markdown(rows: &[Row]) -> String {
             number(row.predicted_tok_s, 0),
         ];
         let cells = cells.map(|text| markdown::cell(&text)).join(" | ");
-        // The gate's cell is Markdown of our own.
+        // The gate's cell is our own Markdown.
         text += &format!("| {cells} | {} | {} |\n", gate(row), markdown::cell(&row.scope));
     }
     text
 }
 
-/// What a gate says of the row: nothing of an engine that is not ours.
+/// Describes the row's gate; empty for another engine.
 fn gate(row: &Row) -> &'static str {
     match row.gate_passed {
         Some(true) => "passed",
@@ -105,8 +105,8 @@ fn csv(rows: &[Row]) -> String {
     String::from_utf8(writer.into_inner().expect("memory is written to")).expect("cells are UTF-8")
 }
 
-/// A row's fields without the objects in it, the same fields for every row: an object that is
-/// absent in one row may be there in another.
+/// Returns a row's fields without its objects. Every row has the same fields, although an object
+/// may be absent in one row and present in another.
 pub(super) fn flat(row: &Row) -> Vec<(String, Value)> {
     const NESTED: [&str; 4] = ["roofline", "prediction", "telemetry", "energy"];
     match serde_json::to_value(row).expect("rows are JSON") {
@@ -117,7 +117,7 @@ pub(super) fn flat(row: &Row) -> Vec<(String, Value)> {
     }
 }
 
-/// A value as a cell holds it.
+/// Formats a value for a cell.
 pub(super) fn cell(value: &Value) -> String {
     match value {
         Value::Null => String::new(),

@@ -10,12 +10,12 @@ use serde::{Deserialize, Serialize};
 /// Version of the row's layout.
 pub const SCHEMA_VERSION: u32 = 2;
 
-/// What is decoded.
+/// What a test decodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Test {
     /// Decoding after every prompt in turn; its prefill is not timed.
     Prompts {
-        /// Tokens a prompt.
+        /// Tokens per prompt.
         steps: usize,
     },
     /// Decoding with positions cached.
@@ -33,7 +33,7 @@ pub enum Test {
 }
 
 impl Test {
-    /// The name, as llama-bench writes them.
+    /// Returns the test's name, as llama-bench writes it.
     pub fn name(self) -> String {
         match self {
             Test::Prompts { steps } => format!("tg{steps} @ prompts"),
@@ -43,7 +43,7 @@ impl Test {
         }
     }
 
-    /// Positions cached before a decoded token, on average; `None` where none is decoded.
+    /// Returns the mean number of positions cached before a decoded token; `None` without any.
     pub fn mean_position(self, prompts: &PromptIds) -> Option<f64> {
         let (first, steps) = match self {
             Test::Depth { depth, steps } => (depth as f64, steps),
@@ -65,7 +65,7 @@ impl Test {
         }
     }
 
-    /// Tokens that are timed in a run (for the prompts: of each), fed and decoded.
+    /// Timed tokens per run (for the prompts: per prompt), fed and decoded.
     fn timed(self) -> (usize, usize) {
         match self {
             Test::Prompts { steps } | Test::Depth { steps, .. } => (0, steps),
@@ -74,7 +74,7 @@ impl Test {
     }
 }
 
-/// A bandwidth that was measured, and where.
+/// A measured bandwidth, and where it was measured.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Roofline {
     /// GB/s (10^9 bytes).
@@ -83,8 +83,7 @@ pub struct Roofline {
     pub source: String,
 }
 
-/// One test of one engine. Names that llama-bench has are llama-bench's. What a field's owner
-/// does not know is null.
+/// One test of one engine. Field names are llama-bench's where it has one. Unknown fields are null.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Row {
     /// [`SCHEMA_VERSION`].
@@ -92,11 +91,11 @@ pub struct Row {
     pub schema_version: u32,
     /// `monolith`, `transformers`, `llama.cpp` and so on.
     pub engine: String,
-    /// Row of the engine's variant table, or how it was set up.
+    /// Row of the engine's variant table, or its configuration.
     pub variant: String,
     /// Weight format.
     pub format: String,
-    /// The model, as its pack or file calls it.
+    /// The model's name in its pack or file.
     #[serde(default)]
     pub model: String,
     /// Name of the GPU (or of the CPU, for one).
@@ -108,14 +107,14 @@ pub struct Row {
     pub test: String,
     /// Positions cached before the first timed step; null: each prompt's own length.
     pub position: Option<usize>,
-    /// Tokens of a timed prompt; 0 where tokens are decoded, whose prefill is not timed.
+    /// Tokens of a timed prompt; 0 if tokens are decoded, since their prefill is not timed.
     #[serde(default)]
     pub n_prompt: usize,
-    /// Decoded tokens that are timed, a run (a prompt).
+    /// Timed decoded tokens per run (per prompt).
     pub n_gen: usize,
-    /// llama-bench's name of `position`.
+    /// llama-bench's name for `position`.
     pub n_depth: Option<usize>,
-    /// Tokens a second, median of the runs.
+    /// Tokens per second, median of the runs.
     pub tok_s_median: Option<f64>,
     /// Slowest run.
     pub tok_s_min: Option<f64>,
@@ -128,7 +127,7 @@ pub struct Row {
     /// Coefficient of variation, `stddev_ts / avg_ts`.
     #[serde(default)]
     pub cv: Option<f64>,
-    /// Tokens a second of each run.
+    /// Tokens per second of each run.
     #[serde(default)]
     pub samples_ts: Vec<f64>,
     /// Nanoseconds of `n_prompt` or `n_gen` tokens, mean.
@@ -140,7 +139,7 @@ pub struct Row {
     /// Nanoseconds of `n_prompt` or `n_gen` tokens in each run (for the prompts: mean over them).
     #[serde(default)]
     pub samples_ns: Vec<f64>,
-    /// Kernel launches a token.
+    /// Kernel launches per token.
     #[serde(default)]
     pub launches_per_token: Option<f64>,
     /// Bytes that a step must read: weights and KV cache at the mean position.
@@ -149,36 +148,36 @@ pub struct Row {
     /// `bytes_per_token` times the median speed, GB/s.
     #[serde(default)]
     pub gb_s: Option<f64>,
-    /// `gb_s` of the measured bandwidth.
+    /// `gb_s` as a fraction of the measured bandwidth.
     #[serde(default)]
     pub roofline_share: Option<f64>,
-    /// That bandwidth.
+    /// The measured bandwidth.
     #[serde(default)]
     pub roofline: Option<Roofline>,
     /// The byte budget's prediction.
     #[serde(default)]
     pub predicted_tok_s: Option<f64>,
-    /// What it was computed from.
+    /// The prediction's inputs.
     #[serde(default)]
     pub prediction: Option<Prediction>,
     /// Whether the gate of this build, weights and run passed; false: the speed is unverified, and
-    /// no run's folder takes the row; null: an engine that is not ours.
+    /// no run's folder keeps the row; null: another engine.
     pub gate_passed: Option<bool>,
     /// Hash of the gate's record.
     #[serde(default)]
     pub gate_sha256: Option<String>,
-    /// When that gate allowed a divergence.
+    /// The rule by which the gate allowed a divergence.
     #[serde(default)]
     pub gate_rule: Option<Rule>,
     /// Whole rows of logits that the gate compared. (Not in older rows.)
     #[serde(default)]
     pub gate_rows: Option<usize>,
-    /// Hash of the executable (or the version, for an engine that is not ours).
+    /// Hash of the executable (or the version, for another engine).
     pub build: String,
     /// Hash of the kernels' sources and options.
     #[serde(default)]
     pub kernels: Option<String>,
-    /// Hash of the machine code that the GPU was given. (Not in rows before version 2.)
+    /// Hash of the machine code that was loaded onto the GPU. (Not in rows before version 2.)
     #[serde(default)]
     pub cubin_sha256: Option<String>,
     /// Version of the NVRTC that compiled it. (Not in rows before version 2.)
@@ -193,20 +192,20 @@ pub struct Row {
     /// Hash of the prompts' ids.
     #[serde(default)]
     pub prompt_ids_sha256: String,
-    /// Hash of the tokens that came out, the same in every run.
+    /// Hash of the output tokens, the same in every run.
     #[serde(default)]
     pub tokens_sha256: String,
     /// The measuring run.
     pub run_id: String,
     /// What the time includes.
     pub scope: String,
-    /// Which clock.
+    /// The clock.
     #[serde(default)]
     pub clock: String,
     /// Blocks (threads) of a step.
     #[serde(default)]
     pub blocks: usize,
-    /// Positions that the engine had room for.
+    /// The engine's context.
     #[serde(default)]
     pub context: usize,
     /// When the test ended, UTC.
@@ -218,10 +217,10 @@ pub struct Row {
     /// The GPU's state after each run.
     #[serde(default)]
     pub telemetry: Option<Telemetry>,
-    /// Energy at this position, measured apart from the timed runs.
+    /// Energy at this position, measured separately from the timed runs.
     #[serde(default)]
     pub energy: Option<Energy>,
-    /// Whether clocks were held back, whatever the reason.
+    /// Whether clocks were throttled, for any reason.
     #[serde(default)]
     pub throttled: Option<bool>,
 }
@@ -231,13 +230,13 @@ pub struct Row {
 pub struct PassedGate<'a> {
     /// Hash of its record.
     pub sha256: &'a str,
-    /// When it allowed a divergence.
+    /// The rule by which it allowed a divergence.
     pub rule: Rule,
     /// Whole rows of logits that it compared.
     pub rows: usize,
 }
 
-/// What a row is made from.
+/// The inputs of a row.
 #[derive(Clone, Debug)]
 pub struct Facts<'a> {
     /// What was measured.
@@ -250,9 +249,9 @@ pub struct Facts<'a> {
     pub test: Test,
     /// Seconds of its tokens in each run.
     pub seconds: &'a [f64],
-    /// Kernel launches a token.
+    /// Kernel launches per token.
     pub launches_per_token: Option<f64>,
-    /// Bytes that a step must read; `None` where a token's share of them is not known.
+    /// Bytes that a step must read; `None` if the bytes per token are not known.
     pub bytes_per_token: Option<f64>,
     /// The byte budget.
     pub prediction: Option<Prediction>,
@@ -270,8 +269,8 @@ pub struct Facts<'a> {
     pub telemetry: Option<Telemetry>,
 }
 
-/// The row of a test. Nothing is looked up here: the same facts give the same row, its
-/// time aside.
+/// Returns the row of a test. It looks nothing up: the same inputs give the same row, except for
+/// the time of day.
 ///
 /// # Panics
 /// Without runs.
@@ -345,7 +344,7 @@ pub fn row(facts: &Facts) -> Row {
     }
 }
 
-/// What the time includes, in words.
+/// Describes what the time includes.
 fn scope(test: Test, launches_per_token: Option<f64>) -> String {
     let launches = match launches_per_token {
         None => "no launches".into(),
@@ -360,7 +359,7 @@ fn scope(test: Test, launches_per_token: Option<f64>) -> String {
 }
 
 impl Row {
-    /// What the row says that it is of.
+    /// Returns the row's subject, as the row states it.
     pub fn subject(&self) -> Subject {
         Subject {
             engine: self.engine.clone(),
@@ -379,13 +378,13 @@ impl Row {
     }
 }
 
-/// The middle of sorted values; of an even number, the mean of the middle two.
+/// Returns the median of sorted values; of an even number, the mean of the middle two.
 pub(crate) fn median(sorted: &[f64]) -> f64 {
     let half = sorted.len() / 2;
     if sorted.len() % 2 == 1 { sorted[half] } else { f64::midpoint(sorted[half - 1], sorted[half]) }
 }
 
-/// Mean and standard deviation of a sample (of one: zero).
+/// Returns the mean and standard deviation of a sample (zero for one value).
 fn moments(values: &[f64]) -> (f64, f64) {
     let count = values.len() as f64;
     let mean = values.iter().sum::<f64>() / count;

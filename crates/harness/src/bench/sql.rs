@@ -1,4 +1,4 @@
-//! Rows as SQL: a table and its rows, for `sqlite3 FILE < rows.sql` and other databases.
+//! Writes rows as SQL: a table and its rows, for `sqlite3 FILE < rows.sql` and other databases.
 
 use super::Row;
 use super::output::flat;
@@ -39,7 +39,7 @@ const REALS: [&str; 13] = [
     "predicted_tok_s",
 ];
 
-/// A statement that makes the table where there is none, and one that adds each row.
+/// Returns a statement that makes the table if there is none, and one that adds each row.
 pub fn sql(rows: &[Row]) -> String {
     let rows: Vec<_> = rows.iter().map(flat).collect();
     let Some(first) = rows.first() else { return String::new() };
@@ -47,7 +47,7 @@ pub fn sql(rows: &[Row]) -> String {
         first.iter().map(|(name, _)| format!("  \"{name}\" {}", type_of(name))).collect();
     let mut text = format!("CREATE TABLE IF NOT EXISTS {TABLE} (\n{}\n);\n", columns.join(",\n"));
     for row in &rows {
-        // Quoted: `commit` is a word of SQL's own.
+        // Quoted, since `commit` is an SQL keyword.
         let names: Vec<String> = row.iter().map(|(name, _)| format!("\"{name}\"")).collect();
         let values: Vec<String> = row.iter().map(|(_, value)| literal(value)).collect();
         text += &format!(
@@ -67,7 +67,7 @@ fn type_of(name: &str) -> &'static str {
     }
 }
 
-/// A value as SQL writes it; a list is text, its items joined by `;`.
+/// Formats a value for SQL; a list becomes text with its items joined by `;`.
 fn literal(value: &Value) -> String {
     match value {
         Value::Null => "NULL".into(),

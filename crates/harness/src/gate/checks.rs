@@ -1,4 +1,4 @@
-//! The gate's checks: their numbers, and what the numbers say.
+//! The gate's checks: their numbers, and whether they pass.
 
 use super::{EXEMPT_SHARE_MAX, NEW_TOKENS, PROMPTS, RUNS, ReferenceId};
 use crate::reference::{ErrorStats, OwnDivergences, is_near_tie};
@@ -15,24 +15,24 @@ pub struct Checks {
     pub logits: LogitsCheck,
     /// Every logit is written, and the token is their argmax.
     pub rows: RowsCheck,
-    /// Every vocabulary id can be said.
+    /// Every vocabulary id can be output.
     pub vocabulary: VocabularyCheck,
     /// The same bits every time.
     pub determinism: DeterminismCheck,
-    /// Steps that follow one another say what single steps say.
+    /// Queued steps give the same tokens as single steps.
     pub decode: DecodeCheck,
     /// To the end of the context, and not beyond.
     pub context: ContextCheck,
 }
 
 impl Checks {
-    /// What does not pass, recomputed from the numbers.
+    /// Returns the failures, recomputed from the numbers.
     pub fn failures(&self, reference: &ReferenceId) -> Vec<String> {
         let mut all = Vec::new();
         if self.weights.tensors_sha256 != reference.tensors_sha256 {
             all.push("weights: the reference read other weights".into());
         }
-        // Older records do not say how the reference keeps to the rules: then the strictest holds.
+        // Older records do not state the reference's own divergences: the strictest rule holds.
         let rule = reference.own.as_ref().map_or(Rule::Margin, Rule::of);
         if self.tokens.rule != rule {
             all.push("tokens: the rule is not the one that the reference settles".into());
@@ -57,19 +57,19 @@ impl Checks {
     }
 }
 
-/// Collects the messages of what does not hold.
+/// Collects the messages of the claims that do not hold.
 fn failing<const N: usize>(claims: [(bool, String); N]) -> Vec<String> {
     claims.into_iter().filter(|(holds, _)| !holds).map(|(_, what)| what).collect()
 }
 
-/// Which weights the engine ran.
+/// The weights that the engine ran.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WeightsCheck {
     /// Hash of the pack's tensors' values.
     pub tensors_sha256: String,
 }
 
-/// A position where the engine says another token than the reference.
+/// A position where the engine's token differs from the reference's.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Divergence {
     /// Index of the prompt.
@@ -80,8 +80,8 @@ pub struct Divergence {
     pub expected: u32,
     /// The engine's.
     pub found: u32,
-    /// What the reference says in f32: where this is `found`, the reference's bf16 is what
-    /// rounding changed.
+    /// The reference's token in f32. If it equals `found`, rounding changed the reference's bf16
+    /// token.
     pub f32: u32,
     /// The reference's top-2 margin there, of its bf16 logits.
     pub margin: f64,
@@ -99,39 +99,39 @@ impl Divergence {
     }
 }
 
-/// When the engine may say another token than the reference. Nobody chooses: see [`Rule::of`].
+/// When the engine's token may differ from the reference's. [`Rule::of`] determines the rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Rule {
     /// Only where the reference's top-2 margin is below the tolerance; each such position counts
     /// as excused.
     Margin,
-    /// Where the engine says what the reference itself says in f32, it is the reference's bf16
-    /// that rounding changed: nothing is to be excused. Anywhere else as [`Rule::Margin`].
+    /// Where the engine's token equals the reference's own f32 token, rounding changed the
+    /// reference's bf16 token, and the position needs no excuse. Elsewhere as [`Rule::Margin`].
     F32Settles,
 }
 
 impl Rule {
-    /// The strictest that the reference passes itself: [`Rule::Margin`], unless its own f32 says
-    /// another token than its bf16 at some position beyond the tolerance, or at more positions than
-    /// may be excused. Then an engine without any error would fail.
+    /// Returns the strictest rule that the reference itself passes: [`Rule::Margin`], unless its
+    /// own f32 token differs from its bf16 token at some position beyond the tolerance, or at more
+    /// positions than may be excused. In that case even an exact engine would fail.
     pub fn of(own: &OwnDivergences) -> Rule {
         let share = own.all as f64 / own.positions.max(1) as f64;
         let passes = own.beyond_tolerance == 0 && share <= EXEMPT_SHARE_MAX;
         if passes { Rule::Margin } else { Rule::F32Settles }
     }
 
-    /// Whether f32 says that the engine is right.
+    /// Returns whether the engine's token is the reference's f32 token.
     fn settles(self, divergence: &Divergence) -> bool {
         self == Rule::F32Settles && divergence.found == divergence.f32
     }
 
-    /// Whether the divergence needs an excuse and has one.
+    /// Returns whether the divergence needs an excuse and has one.
     pub(super) fn excuses(self, divergence: &Divergence, tolerance: f64) -> bool {
         !self.settles(divergence) && is_near_tie(divergence.margin, tolerance)
     }
 
-    /// Whether the divergence is a failure.
+    /// Returns whether the divergence is a failure.
     fn refuses(self, divergence: &Divergence, tolerance: f64) -> bool {
         !self.settles(divergence) && !self.excuses(divergence, tolerance)
     }
@@ -144,19 +144,19 @@ pub struct TokensCheck {
     pub rule: Rule,
     /// Prompts compared.
     pub prompts: usize,
-    /// Tokens compared a prompt.
+    /// Tokens compared per prompt.
     pub new: usize,
     /// Positions compared.
     pub positions: usize,
     /// Positions with the same token.
     pub matches: usize,
-    /// `matches` of `positions`.
+    /// `matches` divided by `positions`.
     pub match_rate: f64,
     /// Positions at which a divergence would be excused (whether or not there is one).
     pub near_ties: u64,
     /// Divergences excused by a margin below the tolerance.
     pub exempt: usize,
-    /// Divergences where the engine says what the reference says in f32.
+    /// Divergences where the engine's token is the reference's f32 token.
     pub as_f32: usize,
     /// Every divergence.
     pub divergences: Vec<Divergence>,
@@ -207,8 +207,8 @@ impl TokensCheck {
         ])
     }
 
-    /// Whether the reference can differ from itself so often: where the engine differs, it is known
-    /// whether the reference does, too.
+    /// Returns whether the stated number of the reference's own divergences is possible: where the
+    /// engine differs, the record shows whether the reference's f32 does, too.
     fn fits(&self, own: &OwnDivergences, tolerance: f64) -> bool {
         let seen = || self.divergences.iter().filter(|d| d.f32 != d.expected);
         let beyond = seen().filter(|d| !is_near_tie(d.margin, tolerance)).count();
@@ -221,7 +221,7 @@ impl TokensCheck {
 /// Errors of whole rows of logits against f32.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LogitsCheck {
-    /// Rows compared, the whole vocabulary each.
+    /// Rows compared, each with the whole vocabulary.
     pub rows: usize,
     /// The engine's errors.
     pub engine: ErrorStats,
@@ -240,16 +240,16 @@ impl LogitsCheck {
     }
 }
 
-/// Whether the logits are all there.
+/// Whether the logits are complete.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RowsCheck {
-    /// Positions looked at.
+    /// Positions checked.
     pub positions: usize,
     /// Size of the vocabulary.
     pub vocab: usize,
     /// Positions where the token is not the lowest index of the largest logit.
     pub argmax_mismatches: usize,
-    /// Vocabulary rows whose logit was the same bits at every position.
+    /// Vocabulary rows whose logit had the same bits at every position.
     pub never_changed: usize,
     /// Logits that were not finite.
     pub not_finite: usize,
@@ -277,11 +277,11 @@ pub struct VocabularyCheck {
     pub vocab: usize,
     /// Layers and hidden width of the model made for it.
     pub shape: [usize; 2],
-    /// Ids that were to be reached.
+    /// Ids to be reached.
     pub planted: usize,
-    /// Ids that were.
+    /// Ids that were reached.
     pub reached: usize,
-    /// The first that were not.
+    /// The first ids that were not reached.
     pub first_missed: Vec<u32>,
 }
 
@@ -299,8 +299,8 @@ impl VocabularyCheck {
 /// Whether runs agree bit by bit.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DeterminismCheck {
-    /// One hash a run, of every token and every logit's bits; the last run is a freshly loaded
-    /// engine's.
+    /// One hash per run, of every token and every logit's bits; the last run is of a newly loaded
+    /// engine.
     pub runs: Vec<String>,
 }
 
@@ -314,7 +314,7 @@ impl DeterminismCheck {
     }
 }
 
-/// Whether the timed way of decoding says what single steps say.
+/// Whether decoding as in the benchmark gives the same tokens as single steps.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DecodeCheck {
     /// Prompts decoded.
@@ -344,25 +344,25 @@ impl DecodeCheck {
 /// The last positions of a full context.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ContextCheck {
-    /// Positions that the engine has room for.
+    /// The engine's context.
     pub context: usize,
     /// Length of the sequence.
     pub sequence: usize,
-    /// Positions compared, its last.
+    /// Positions compared: the sequence's last ones.
     pub positions: usize,
     /// Whether a step at the position after the last was refused.
     pub refused_beyond: bool,
     /// Positions where the token differs from the reference's.
     pub divergences: Vec<Divergence>,
-    /// The engine's errors of the logits there.
+    /// The engine's errors in the logits there.
     pub engine: ErrorStats,
     /// The bf16 reference's.
     pub bf16: ErrorStats,
 }
 
 impl ContextCheck {
-    /// Judged by the rule of the tokens. Of so few positions, the largest share that may be excused
-    /// ([`EXEMPT_SHARE_MAX`]) is rounded up to a whole position.
+    /// Judges by the rule of the tokens. With so few positions, the largest share that may be
+    /// excused ([`EXEMPT_SHARE_MAX`]) is rounded up to a whole position.
     fn failures(&self, rule: Rule, tolerance: f64) -> Vec<String> {
         let worse = self.engine.worse_than(&self.bf16);
         let refused = self.divergences.iter().filter(|d| rule.refuses(d, tolerance)).count();
@@ -390,7 +390,7 @@ impl ContextCheck {
         ])
     }
 
-    /// Whether the divergences are at compared positions, each at another.
+    /// Returns whether the divergences are at compared positions, without duplicates.
     fn are_at_the_end(&self) -> bool {
         let Some(first) = self.sequence.checked_sub(self.positions) else { return false };
         let mut places: Vec<usize> = self.divergences.iter().map(|d| d.step).collect();

@@ -1,8 +1,8 @@
-//! The gate: whether an engine computes what the model says, position by position.
+//! The gate: whether an engine computes what the model defines, position by position.
 //!
-//! A record holds the numbers of every check and nothing rests on its `passed`:
-//! [`refusals`] recomputes each check from its numbers, and compares the record's hashes with
-//! what is to be measured.
+//! A record holds the numbers of every check, and nothing relies on its `passed`: [`refusals`]
+//! recomputes each check from its numbers, and compares the record's hashes with the subject of
+//! the measurement.
 
 mod checks;
 mod planted;
@@ -23,21 +23,21 @@ use std::path::{Path, PathBuf};
 
 /// Version of the record's layout.
 pub const SCHEMA_VERSION: u32 = 2;
-/// Oldest version that is still read. It did not say which machine code ran, of which commit.
+/// Oldest version that is still read. It does not state the machine code or the commit.
 pub const SCHEMA_VERSION_OLDEST: u32 = 1;
 /// Prompts that a gate must cover.
 pub const PROMPTS: usize = 20;
-/// Greedy tokens a prompt that a gate must cover.
+/// Greedy tokens per prompt that a gate must cover.
 pub const NEW_TOKENS: usize = 256;
 /// Whole rows of logits that a full reference holds: one of every 16 tokens. A smaller reference
 /// holds fewer, and the tables say how many.
 pub const ROWS: usize = PROMPTS * NEW_TOKENS / 16;
-/// Largest share of positions at which a divergence may be excused by a near tie.
+/// Largest share of positions at which a near tie may excuse a divergence.
 pub const EXEMPT_SHARE_MAX: f64 = 0.02;
 /// Runs that must agree bit by bit.
 pub const RUNS: usize = 3;
 
-/// Which reference a gate compared with.
+/// The reference of a gate.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ReferenceId {
     /// Hash of `reference.json`, which holds the hash of the logits.
@@ -50,36 +50,36 @@ pub struct ReferenceId {
     pub tolerance: f64,
     /// Its own errors against f32.
     pub error: ErrorStats,
-    /// Where its own f32 says another token: what settles the rule. (Not in older records.)
+    /// Where its own f32 token differs, which settles the rule. (Not in older records.)
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub own: Option<OwnDivergences>,
 }
 
-/// What a gate found.
+/// The result of a gate.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct GateRecord {
     /// [`SCHEMA_VERSION`].
     pub schema_version: u32,
-    /// Whether every check passed; [`refusals`] does not take its word.
+    /// Whether every check passed; [`refusals`] does not rely on it.
     pub passed: bool,
     /// What did not pass, in words.
     pub failures: Vec<String>,
     /// When the gate ended, UTC.
     pub date: String,
-    /// What was checked.
+    /// The checked engine, build and weights.
     pub subject: Subject,
     /// Hash of the prompts' ids.
     pub prompt_ids_sha256: String,
-    /// What it was compared with.
+    /// The reference.
     pub reference: ReferenceId,
     /// Every check with its numbers.
     pub checks: Checks,
-    /// sha256 of all of the above: no proof against malice, but an edit by hand does not match.
+    /// sha256 of all of the above. It detects an edit by hand, but not a forgery.
     pub seal: String,
 }
 
 impl GateRecord {
-    /// The record of finished checks.
+    /// Returns the record of finished checks.
     pub fn new(subject: Subject, reference: &Reference, checks: Checks) -> GateRecord {
         let summary = &reference.summary;
         let reference = ReferenceId {
@@ -118,7 +118,7 @@ impl GateRecord {
         file_name(&self.subject)
     }
 
-    /// Writes the record into a run's folder; gives its path.
+    /// Writes the record into a run's folder; returns its path.
     ///
     /// # Errors
     /// A file that cannot be written.
@@ -140,22 +140,22 @@ impl GateRecord {
     }
 }
 
-/// The file name of a record: of the variant, whose name is hashed where a file cannot hold it, and
-/// the weights. A run gates several models, and each keeps its record.
+/// Returns the file name of a record, made of the variant (hashed if its name is not plain) and the
+/// weights. A run may gate several models, and each keeps its record.
 pub fn file_name(subject: &Subject) -> String {
     let variant = plain_name(&subject.variant);
     format!("gate-{variant}-{}.json", short(&subject.weights_sha256))
 }
 
-/// A name as a file's name can hold it: hashed where it cannot.
+/// Returns the name if it is plain, otherwise its hash.
 pub(crate) fn plain_name(name: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
     if name.chars().all(plain) { name.to_owned() } else { short(name) }
 }
 
-/// Why the record does not allow a speed of `subject`; empty if it does.
+/// Returns why the record does not allow a speed of `subject`; empty if it does.
 ///
-/// `prompt_ids_sha256` is of the prompts that are to be measured.
+/// `prompt_ids_sha256` is the hash of the measured prompts.
 pub fn refusals(record: &GateRecord, subject: &Subject, prompt_ids_sha256: &str) -> Vec<String> {
     let mut reasons = record.checks.failures(&record.reference);
     let versions = SCHEMA_VERSION_OLDEST..=SCHEMA_VERSION;
@@ -180,7 +180,7 @@ pub fn refusals(record: &GateRecord, subject: &Subject, prompt_ids_sha256: &str)
         let [gated, asked] = prompts;
         differences.push(("prompts", gated, asked));
     }
-    // Of a hash, as much as tells two apart.
+    // Shows as much of a hash as tells two apart.
     let start = |text: &str| match text.len() {
         64 => text.get(..12).unwrap_or(text).to_owned(),
         _ => text.to_owned(),
@@ -191,7 +191,7 @@ pub fn refusals(record: &GateRecord, subject: &Subject, prompt_ids_sha256: &str)
     reasons
 }
 
-/// In what the record contradicts the reference's summary that it was compared with.
+/// Returns the contradictions between the record and the summary of its reference.
 pub fn contradictions(record: &GateRecord, reference: &Summary) -> Vec<String> {
     let (own, tokens) = (&record.reference, &record.checks.tokens);
     let is_expected = |d: &Divergence| {

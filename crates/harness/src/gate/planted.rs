@@ -1,7 +1,7 @@
-//! A model whose greedy token is known for every input, and which says every id.
+//! A model whose greedy token is known for every input, and whose outputs cover every id.
 //!
-//! Layers add next to nothing (their matrices are [`NEARLY_NOTHING`]: some formats have no scale
-//! for a row of zeros), so the final residual is the embedding. Embeddings are rows of
+//! Layers add almost nothing (their matrices are [`NEARLY_NOTHING`], since some formats have no
+//! scale for a row of zeros), so the final residual is the embedding. Embeddings are rows of
 //! pseudo-random signs; row `2k + 1` is row `2k` times the final norm's weight, which is +1 on
 //! even columns and -1 on odd ones. A product of a row with itself is the hidden width, any other
 //! about its square root: the largest logit after token `t` is planted at `t ^ 1`. The last of an
@@ -11,10 +11,10 @@ use monolith_model::{Config, MemoryWeights, Tensor};
 use monolith_pack::{Formats, Pack, PackError, Source, pack_to_bytes_as};
 use std::sync::Arc;
 
-/// What layers are made of. Their outputs are some thousands of products of it.
+/// The layers' weights. A layer's output sums some thousands of products of them.
 const NEARLY_NOTHING: f32 = 1.0 / (1u64 << 40) as f32;
 
-/// The id that is planted after a token.
+/// Returns the id that is planted after a token.
 pub fn planted_next(token: u32, vocab: usize) -> u32 {
     let other = token ^ 1;
     if (other as usize) < vocab { other } else { token }
@@ -30,7 +30,7 @@ pub fn planted_weights(config: &Config) -> MemoryWeights {
     })
 }
 
-/// Its pack in these formats.
+/// Returns the model's pack in these formats.
 ///
 /// # Errors
 /// Never in practice: the weights can be quantized, and a fresh pack is whole.
@@ -54,7 +54,7 @@ fn embedding(row: usize, col: usize, vocab: usize) -> f32 {
     }
 }
 
-/// A pseudo-random sign for a pair of rows and a column: splitmix64, one bit a column.
+/// Returns a pseudo-random sign for a pair of rows and a column: splitmix64, one bit per column.
 fn sign(pair: usize, col: usize) -> f32 {
     let mut bits = ((pair as u64) << 16 | (col / 64) as u64).wrapping_add(1);
     bits = bits.wrapping_mul(0x9e37_79b9_7f4a_7c15);

@@ -1,4 +1,4 @@
-//! Running the checks.
+//! Runs the checks.
 
 use super::checks::{
     Checks, ContextCheck, DecodeCheck, DeterminismCheck, Divergence, LogitsCheck, RowsCheck,
@@ -15,24 +15,24 @@ use monolith_pack::Pack;
 use sha2::{Digest, Sha256};
 use std::sync::Arc;
 
-/// Ids that are listed when they are missed.
+/// The most missed ids that are listed.
 const MISSED_SHOWN: usize = 8;
-/// Hidden width of the model with planted maxima where the engine takes any shape.
+/// Hidden width of the model with planted maxima if the engine runs any shape.
 const PLANTED_HIDDEN: usize = 128;
 
-/// What a gate may be told.
+/// Options of a gate.
 #[derive(Clone, Debug, Default)]
 pub struct GateOptions {
-    /// Shape of the model with planted maxima. `None`: for the CPU engine, which takes any, the
-    /// same vocabulary with one layer and 128 columns; for another the pack's own shape with one
-    /// layer or, where it refuses that, with all.
+    /// Shape of the model with planted maxima. `None`: for the CPU engine, which runs any shape,
+    /// the same vocabulary with one layer and 128 columns; for another engine, the pack's own shape
+    /// with one layer or, if the engine refuses that, with all.
     pub planted: Option<Config>,
 }
 
 /// Runs every check on freshly loaded engines.
 ///
 /// # Errors
-/// An engine that cannot be loaded or a step that fails. A check that fails is no error: see
+/// An engine that cannot be loaded or a step that fails. A failed check is no error: see
 /// [`GateRecord::passed`].
 pub fn run(
     pack: &Arc<Pack>,
@@ -88,8 +88,8 @@ struct Forced<'a, 'p> {
 }
 
 impl Forced<'_, '_> {
-    /// Feeds each prompt and the reference's tokens after it; shows what came out at each compared
-    /// position; gives a hash of all of it.
+    /// Feeds each prompt and the reference's tokens after it; passes on the output at each compared
+    /// position; returns a hash of all outputs.
     fn run(
         &mut self,
         engine: &mut dyn Engine,
@@ -120,8 +120,8 @@ fn nth(index: usize, all: usize) -> String {
     format!("prompt {} of {all}", index + 1)
 }
 
-/// A hash of tokens and logits that keeps up with them: eight lanes, each a bijection of its
-/// state for any value, then sha256 of the lanes.
+/// A fast hash of tokens and logits: eight lanes, each a bijection of its state for any value, then
+/// sha256 of the lanes.
 #[derive(Default)]
 struct Fingerprint {
     hasher: Sha256,
@@ -152,7 +152,7 @@ impl Fingerprint {
     }
 }
 
-/// What the first pass compares.
+/// The comparisons of the first pass.
 struct FirstPass<'a> {
     reference: &'a Reference,
     /// The engine's tokens.
@@ -242,7 +242,7 @@ impl FirstPass<'_> {
     }
 }
 
-/// The lowest index of the largest logit.
+/// Returns the lowest index of the largest logit.
 fn lowest_argmax(logits: &[f32]) -> u32 {
     let mut best = 0;
     for (index, logit) in logits.iter().enumerate() {
@@ -253,14 +253,14 @@ fn lowest_argmax(logits: &[f32]) -> u32 {
     best as u32
 }
 
-/// Absolute errors; logits that are missing are errors without end.
+/// Returns absolute errors; a missing logit has an infinite error.
 fn add_errors(errors: &mut Vec<f32>, logits: &[f32], exact: &[f32]) {
     let padded = logits.iter().copied().chain(std::iter::repeat(f32::INFINITY));
     errors.extend(exact.iter().zip(padded).map(|(exact, logit)| (logit - exact).abs()));
 }
 
-/// Decodes each prompt in the timed way and compares with single steps: with those of the first
-/// pass while they had the same input, then with new ones.
+/// Decodes each prompt as in the benchmark and compares with single steps: with those of the first
+/// pass while the input is the same, then with new ones.
 fn decode_check(
     engine: &mut dyn Engine,
     reference: &Reference,
@@ -277,7 +277,7 @@ fn decode_check(
         let said: Vec<u32> = std::iter::once(first).chain(decoded).collect();
         let expected = &summary.tokens[index];
         let agree = forced[index].iter().zip(expected).take_while(|(a, b)| a == b).count();
-        // Up to and with the first divergence, the first pass had the same input.
+        // Up to and including the first divergence, the first pass had the same input.
         let known = (agree + 1).min(summary.new);
         for (step, &token) in said.iter().enumerate() {
             let single = if step < known {
@@ -288,13 +288,13 @@ fn decode_check(
             mismatches += usize::from(single != token);
             tokens += 1;
         }
-        // Tokens that were not given differ from whatever they should have been.
+        // Missing tokens count as different.
         mismatches += summary.new.saturating_sub(said.len());
     }
     Ok(DecodeCheck { prompts: summary.prompts.len(), tokens, mismatches })
 }
 
-/// Feeds the long sequence, compares its last positions, and asks for one more.
+/// Feeds the long sequence, compares its last positions, and requests one position more.
 fn context_check(
     engine: &mut dyn Engine,
     reference: &Reference,
@@ -358,7 +358,7 @@ fn vocabulary_check(
     Err(HarnessError::Load(refused.expect("there is at least one shape")))
 }
 
-/// The vocabulary with as little else as there can be.
+/// Returns the smallest model with this vocabulary.
 fn small(config: &Config) -> Config {
     Config {
         hidden: PLANTED_HIDDEN,

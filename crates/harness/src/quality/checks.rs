@@ -1,4 +1,4 @@
-//! The measured numbers: how they are summed up, and whether they hold.
+//! The measured numbers: their sums, and whether they hold.
 
 use super::windows::{chosen_before, window_count, windows};
 use super::{AGREEMENT_MIN, KL_POSITIONS, NEW_TOKENS, PERPLEXITY_RISE_MAX, PROMPTS, SCORED_MIN};
@@ -51,7 +51,7 @@ impl PromptScore {
         if self.prefix == new { new } else { new.saturating_sub(1) }
     }
 
-    /// Whether two texts of `new` tokens can have these counts.
+    /// Returns whether two texts of `new` tokens can have these counts.
     pub(super) fn is_possible(&self, new: usize) -> bool {
         (self.prefix..=self.most(new)).contains(&self.greedy) && self.forced <= new
     }
@@ -143,7 +143,7 @@ impl Divergence {
         Divergence { p99: sorted.get(at).copied().unwrap_or(0.0), ..Divergence::sums(windows) }
     }
 
-    /// Everything but the percentile, which the windows' sums do not give.
+    /// Everything except the percentile, which cannot be computed from the windows' sums.
     fn sums(windows: &[WindowScore]) -> Divergence {
         let positions = total(windows.iter().map(|window| window.compared));
         let same_top_1 = total(windows.iter().map(|window| window.same_top_1));
@@ -173,7 +173,7 @@ impl Divergence {
 pub struct Agreement {
     /// Prompts.
     pub prompts: usize,
-    /// Places a prompt.
+    /// Places per prompt.
     pub new: usize,
     /// Each engine decodes by itself: the same token at the same place.
     pub greedy: f64,
@@ -201,7 +201,7 @@ impl Agreement {
         }
     }
 
-    /// The share that a reading asks about.
+    /// Returns the share for a reading.
     pub fn share(&self, reading: Reading) -> f64 {
         match reading {
             Reading::AsWritten => self.greedy,
@@ -292,7 +292,7 @@ impl Numbers {
         Ok(())
     }
 
-    /// The thresholds that do not hold by one reading, in words.
+    /// Describes the thresholds that do not hold by one reading.
     pub fn shortfalls(&self, reading: Reading) -> Vec<String> {
         let Numbers { perplexity, kl, agreement, .. } = self;
         let share = agreement.share(reading);

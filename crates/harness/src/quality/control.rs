@@ -1,5 +1,5 @@
-//! The controls: how far bf16 and f32 agree on the same weights, with nothing quantized. They say
-//! how the figures of a weight format are to be read, and loosen no threshold.
+//! The controls: how far bf16 and f32 agree on the same weights, with nothing quantized. They put
+//! the figures of a weight format into perspective, and change no threshold.
 
 use super::checks::PromptScore;
 use super::{Agreement, Measured};
@@ -16,7 +16,7 @@ const SCHEMA_VERSION: u32 = 1;
 pub struct Control {
     /// sha256 of the file.
     pub sha256: String,
-    /// What computed it, with versions.
+    /// The software that computed it, with versions.
     pub engine: String,
     /// Hash of the weights' values.
     pub tensors_sha256: String,
@@ -44,22 +44,22 @@ pub struct ControlFile {
     pub bytes: Vec<u8>,
     /// What the file says, counted.
     pub control: Control,
-    /// The greedy tokens of f32, a list a prompt.
+    /// The greedy tokens of f32, one list per prompt.
     pub f32: Vec<Vec<u32>>,
 }
 
-/// What a control must be of.
+/// The weights and prompts that a control must match.
 #[derive(Clone, Copy, Debug)]
 pub struct Wanted<'a> {
     /// Hash of the reference's weights' values ([`crate::identity::tensors_sha256`]).
     pub tensors_sha256: &'a str,
     /// The prompts' ids.
     pub prompts: &'a [Vec<u32>],
-    /// Greedy tokens a prompt.
+    /// Greedy tokens per prompt.
     pub new: usize,
 }
 
-/// The file, as far as it is read. Greedy tokens, a list a prompt.
+/// The fields of the file that are read. Greedy tokens are one list per prompt.
 #[derive(Deserialize)]
 struct File {
     schema_version: u32,
@@ -79,7 +79,7 @@ struct File {
 }
 
 impl ControlFile {
-    /// Reads what `tools/control.py` wrote, and counts.
+    /// Reads the file that `tools/control.py` wrote, and counts.
     ///
     /// # Errors
     /// A file that is missing, too large, of another version, or of other weights, prompts or
@@ -93,10 +93,10 @@ impl ControlFile {
         Ok(file.counted(bytes, wanted.new))
     }
 
-    /// Reads a file that stands beside its record.
+    /// Reads a file from beside its record.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// Describes a file that is damaged or contradictory.
     pub(super) fn kept(bytes: Vec<u8>, new: usize) -> Result<ControlFile, String> {
         let file: File = serde_json::from_slice(&bytes).map_err(|error| error.to_string())?;
         file.check_lists(file.bf16.len(), new)?;
@@ -105,7 +105,7 @@ impl ControlFile {
 }
 
 impl Control {
-    /// Why it is not to be believed.
+    /// Returns why to reject it.
     pub(super) fn contradictions(&self, measured: &Measured, prompts: usize) -> Vec<String> {
         let new = measured.options.new;
         let claims = [
@@ -120,8 +120,8 @@ impl Control {
                 measured.control_sha256.as_ref().is_none_or(|own| *own == self.sha256),
                 "it is another one than the measurement's",
             ),
-            // One pass over a text and its single steps may differ at a near tie of f32: what is
-            // fed need not keep to the prefix.
+            // One pass over a text and single steps may differ at a near tie of f32, so the
+            // teacher-forced tokens need not match the prefix.
             (self.prompts.iter().all(|prompt| prompt.is_possible(new)), "its numbers cannot be"),
             (
                 self.agreement == Agreement::of(&self.prompts, new),
@@ -133,12 +133,12 @@ impl Control {
 }
 
 impl OwnControl {
-    /// Of these prompts, `new` tokens each.
+    /// Counts the agreement of these prompts, `new` tokens each.
     pub(super) fn of(prompts: Vec<PromptScore>, new: usize) -> OwnControl {
         OwnControl { agreement: Agreement::of(&prompts, new), prompts }
     }
 
-    /// Why it is not to be believed.
+    /// Returns why to reject it.
     pub(super) fn contradictions(&self, new: usize, prompts: usize) -> Vec<String> {
         let possible = |prompt: &PromptScore| prompt.is_possible(new);
         let claims = [
@@ -153,7 +153,7 @@ impl OwnControl {
     }
 }
 
-/// Collects the messages of what does not hold.
+/// Collects the messages of the claims that do not hold.
 fn named(of: &str, claims: &[(bool, &str)]) -> Vec<String> {
     let broken = claims.iter().filter(|(holds, _)| !holds);
     broken.map(|(_, what)| format!("{of}: {what}")).collect()

@@ -1,4 +1,4 @@
-//! Two next-token distributions, compared: in f64, over all logits, the same bits on every
+//! Compares two next-token distributions in f64, over all logits, with the same bits on every
 //! machine and for every number of threads.
 
 use pulp::{Arch, Simd, WithSimd};
@@ -11,21 +11,21 @@ const BLOCK: usize = 64;
 /// Logits that one task sums. The tasks' sums are added in order.
 const CHUNK: usize = 1 << 13;
 
-/// Two engines' distributions at one position, compared.
+/// The comparison of two engines' distributions at one position.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Comparison {
     /// Negative log-likelihood of the text's token under the reference, in nats.
     pub nll_reference: f64,
     /// The same under the candidate.
     pub nll_candidate: f64,
-    /// KL(reference || candidate) in nats, clamped to 0 where rounding gives less.
+    /// KL(reference || candidate) in nats, clamped to 0 if rounding gives less.
     pub kl: f64,
 }
 
 /// The logits of one position with the engine's own greedy token.
 #[derive(Clone, Copy, Debug)]
 pub struct Logits<'a> {
-    /// One a vocabulary row.
+    /// One per vocabulary row.
     pub values: &'a [f32],
     /// The argmax, as the engine reports it.
     pub greedy: u32,
@@ -39,7 +39,7 @@ impl Logits<'_> {
 
 /// Compares two distributions, and the likelihood that each gives to the token `target`.
 ///
-/// `None` for input that cannot be right: vocabularies that differ, a logit that is not finite, a
+/// Returns `None` for impossible input: vocabularies that differ, a logit that is not finite, a
 /// target outside the vocabulary, or a greedy token whose logit is not the largest.
 pub fn compare(reference: Logits, candidate: Logits, target: u32) -> Option<Comparison> {
     let (a, b) = (reference.values, candidate.values);
@@ -160,7 +160,7 @@ fn sum(values: &[f64; BLOCK]) -> f64 {
     lanes.iter().sum()
 }
 
-/// Below this the exponential is taken as this one's, 1e-304.
+/// Smaller numbers give this number's exponential, 1e-304.
 const LEAST: f64 = -700.0;
 /// 1.5 * 2^52: adding it rounds to a whole number, which is then in the low bits.
 const ROUND: f64 = 6_755_399_441_055_744.0;
@@ -195,7 +195,7 @@ fn exp(x: f64) -> f64 {
     for term in &TERMS[1..] {
         sum = sum * rest + term;
     }
-    // The exponent's bias; what was above the low bits is shifted out.
+    // Adds the exponent's bias; the shift drops the bits above the low ones.
     sum * f64::from_bits(shifted.to_bits().wrapping_add(1023) << 52)
 }
 

@@ -1,4 +1,4 @@
-//! Records as they stand in a run's folder, each counted anew from the tokens beside it.
+//! Reads the records in a run's folder, and recounts each from the tokens beside it.
 
 use super::{ControlFile, OwnControl, QualityRecord, Tokens, forgery};
 use crate::HarnessError;
@@ -9,7 +9,7 @@ use std::path::Path;
 /// The largest file that is read: a hundred times what 100 prompts x 64 tokens need.
 const FILE_MAX: u64 = 16 << 20;
 
-/// A record with the reason why it is not to be believed, if there is one.
+/// A record, with the reason to reject it if there is one.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Kept {
     /// The record.
@@ -19,10 +19,10 @@ pub struct Kept {
 }
 
 impl Kept {
-    /// Reads a record, and counts its agreements anew from the tokens that stand beside it.
+    /// Reads a record, and recounts its agreements from the tokens beside it.
     ///
     /// # Errors
-    /// A file that is missing, too large or no record.
+    /// A file that is missing, too large or not a record.
     pub fn read(path: &Path) -> Result<Kept, HarnessError> {
         let record = QualityRecord::read(path)?;
         let folder = path.parent().unwrap_or(Path::new("."));
@@ -31,13 +31,13 @@ impl Kept {
     }
 }
 
-/// Name of a file that is named by what is in it.
+/// Returns the name of a file that is named by its contents' hash.
 pub(super) fn name_of(kind: &str, sha256: &str) -> Option<String> {
     let digits = sha256.get(..8).filter(|digits| digits.bytes().all(|b| b.is_ascii_hexdigit()))?;
     Some(format!("{kind}-{digits}.json"))
 }
 
-/// A file's bytes, unless there are too many.
+/// Reads a file, unless it is too large.
 pub(super) fn bounded_file(path: &Path) -> Result<Vec<u8>, HarnessError> {
     let file = std::fs::File::open(path).map_err(HarnessError::io(path))?;
     let mut bytes = Vec::new();
@@ -49,7 +49,7 @@ pub(super) fn bounded_file(path: &Path) -> Result<Vec<u8>, HarnessError> {
     Ok(bytes)
 }
 
-/// The file beside a record that has this hash.
+/// Returns the file beside a record that has this hash.
 fn beside(folder: &Path, kind: &str, sha256: &str) -> Result<Vec<u8>, String> {
     let name = name_of(kind, sha256).ok_or_else(|| format!("its {kind} file has no hash"))?;
     let bytes = bounded_file(&folder.join(&name)).map_err(|error| match error {
@@ -62,7 +62,7 @@ fn beside(folder: &Path, kind: &str, sha256: &str) -> Result<Vec<u8>, String> {
     Ok(bytes)
 }
 
-/// Whether the record's counts are those of the tokens beside it.
+/// Checks that the record's counts are those of the tokens beside it.
 fn recounted(record: &QualityRecord, folder: &Path) -> Result<(), String> {
     let new = record.measured.options.new;
     let control = match &record.control {
@@ -76,7 +76,7 @@ fn recounted(record: &QualityRecord, folder: &Path) -> Result<(), String> {
         }
     };
     let Some(sha256) = &record.tokens_sha256 else {
-        // A record of version 1 kept counts alone.
+        // A record of version 1 kept only counts.
         return Ok(());
     };
     let tokens = Tokens::parse(&beside(folder, "tokens", sha256)?, new)?;

@@ -1,9 +1,9 @@
-//! Models whose card says what their quality figures are not for.
+//! Models whose card limits the use of their quality figures.
 
 use super::QualityRecord;
 
-/// A model, by the hash of its weights' values ([`crate::identity::tensors_sha256`]): no name
-/// hides it.
+/// A model, identified by the hash of its weights' values ([`crate::identity::tensors_sha256`]),
+/// whatever its name.
 struct Known {
     tensors_sha256: &'static str,
     note: &'static str,
@@ -14,7 +14,7 @@ const KNOWN: [Known; 1] = [Known {
     note: "the stand-in is not for judging weight formats: most of every matrix is noise",
 }];
 
-/// What the card of the record's model says of such figures.
+/// Returns the note of the model's card on such figures.
 pub fn note(record: &QualityRecord) -> Option<&'static str> {
     let own = record.measured.tensors_sha256.as_ref();
     let hash = own.or(record.control.as_ref().map(|control| &control.tensors_sha256))?;

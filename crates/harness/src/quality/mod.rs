@@ -1,12 +1,12 @@
 //! Quality: what a weight format costs. A candidate is compared with a reference, the same model
-//! in bf16, both stepped over the same tokens: perplexity of a text, KL divergence of the
-//! next-token distributions, agreement of greedy tokens.
+//! in bf16. Both run over the same tokens, which gives the perplexity of a text, the KL divergence
+//! of the next-token distributions and the agreement of greedy tokens.
 //!
-//! A record holds two verdicts ([`Reading`]). The gate is the one as the specification words it:
-//! each engine decodes by itself. No flag and no control loosens it. The controls ([`OwnControl`],
-//! [`Control`]) stand beside the figures and say how far bf16 and f32 agree.
+//! A record holds two verdicts ([`Reading`]). The gate is the verdict as the specification words
+//! it: each engine decodes by itself. No flag and no control loosens it. The controls
+//! ([`OwnControl`], [`Control`]) stand beside the figures and say how far bf16 and f32 agree.
 //!
-//! As with a gate, nothing rests on what a record claims: [`record_refusals`] recomputes the
+//! As with a gate, nothing relies on a record's claims: [`record_refusals`] recomputes the
 //! verdicts from the numbers, [`Kept`] the numbers from the tokens, and [`refusals`] compares the
 //! record's hashes with the engine in question.
 
@@ -42,7 +42,7 @@ use std::path::{Path, PathBuf};
 pub const SCHEMA_VERSION: u32 = 2;
 /// Largest count of tokens that a record may hold.
 pub const COUNT_MAX: usize = 1 << 32;
-/// Most greedy tokens a prompt that a record may hold.
+/// Most greedy tokens per prompt that a record may hold.
 pub const NEW_MAX: usize = 1 << 20;
 /// Largest rise of the perplexity, as a share of the reference's.
 pub const PERPLEXITY_RISE_MAX: f64 = 0.02;
@@ -52,14 +52,14 @@ pub const EXPERIMENTAL_RISE: f64 = 0.10;
 pub const AGREEMENT_MIN: f64 = 0.90;
 /// Prompts that a record must cover.
 pub const PROMPTS: usize = 100;
-/// Greedy tokens a prompt that a record must cover.
+/// Greedy tokens per prompt that a record must cover.
 pub const NEW_TOKENS: usize = 64;
 /// Positions at which a record must compare the distributions.
 pub const KL_POSITIONS: usize = 10_000;
 /// Tokens that a record must score.
 pub const SCORED_MIN: usize = 10_000;
 
-/// How the quality is measured.
+/// The options of a measurement.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct QualityOptions {
     /// Tokens of a window.
@@ -68,7 +68,7 @@ pub struct QualityOptions {
     pub stride: usize,
     /// Positions at which the distributions are compared; all of them if the text has fewer.
     pub kl_positions: usize,
-    /// Greedy tokens a prompt. End-of-text tokens do not end it.
+    /// Greedy tokens per prompt. End-of-text tokens do not end it.
     pub new: usize,
 }
 
@@ -78,7 +78,7 @@ impl Default for QualityOptions {
     }
 }
 
-/// What was measured, and on what. All parts of a measurement must have the same, and so must a
+/// What was measured, and on what. It must be the same in all parts of a measurement, and for a
 /// record and the engine that it is used for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Measured {
@@ -98,15 +98,15 @@ pub struct Measured {
     pub prompts: PromptsId,
     /// How it is measured.
     pub options: QualityOptions,
-    /// Hash of the reference's weights' values (version 1: only where there is a control).
+    /// Hash of the reference's weights' values (version 1: only if there is a control).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tensors_sha256: Option<String>,
-    /// sha256 of the control's file, where there is one: its f32 tokens are fed to the reference.
+    /// sha256 of the control's file, if there is one: its f32 tokens are fed to the reference.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub control_sha256: Option<String>,
 }
 
-/// Which text is scored.
+/// The scored text.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TextId {
     /// Name of its file.
@@ -123,7 +123,7 @@ pub struct TextId {
     pub ids_sha256: String,
 }
 
-/// Which prompts are continued.
+/// The continued prompts.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PromptsId {
     /// sha256 of the prompt set's file.
@@ -164,8 +164,8 @@ impl Measured {
 pub struct QualityRecord {
     /// [`SCHEMA_VERSION`].
     pub schema_version: u32,
-    /// Whether the gate as written passed; [`record_refusals`] recomputes it. (In version 1: by
-    /// the comparison that the control chose. Nothing reads that any more.)
+    /// Whether the gate as written passed; [`record_refusals`] recomputes it. (In version 1 the
+    /// control chose the comparison; nothing reads that any more.)
     pub quality_passed: bool,
     /// Both verdicts; [`QualityRecord::verdicts`] recomputes them. Missing in version 1.
     #[serde(default, rename = "verdicts", skip_serializing_if = "Option::is_none")]
@@ -184,13 +184,13 @@ pub struct QualityRecord {
     /// sha256 of the file with the greedy tokens. Missing in version 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tokens_sha256: Option<String>,
-    /// The reference against f32, where there is a control.
+    /// The reference against f32, if there is a control.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub own_control: Option<OwnControl>,
     /// transformers' bf16 against its f32.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub control: Option<Control>,
-    /// sha256 of all of the above: no proof against malice, but an edit by hand does not match.
+    /// sha256 of all of the above. It detects an edit by hand, but not a forgery.
     pub seal: String,
 }
 
@@ -230,7 +230,7 @@ impl QualityRecord {
         self.sealed()
     }
 
-    /// Both verdicts, computed from the numbers. What contradicts itself passes neither.
+    /// Returns both verdicts, computed from the numbers. Contradictory numbers pass neither.
     pub fn verdicts(&self) -> Verdicts {
         let by = |reading| {
             let contradictions = contradictions(self);
@@ -251,14 +251,14 @@ impl QualityRecord {
         self
     }
 
-    /// Whether the candidate is to be shown as experimental.
+    /// Returns whether the candidate is shown as experimental.
     pub fn is_experimental(&self) -> bool {
         self.numbers.perplexity.rise > EXPERIMENTAL_RISE
     }
 
-    /// The record's file name in a run's folder. It names the candidate, and hashes the reference,
-    /// the text, the prompts and the options. A later record that would have the same name is
-    /// numbered: `..._02.json`.
+    /// Returns the record's file name in a run's folder: the candidate's name, and a hash of the
+    /// reference, the text, the prompts and the options. A later record that would have the same
+    /// name is numbered: `..._02.json`.
     pub fn file_name(&self) -> String {
         format!("{}.json", self.file_stem())
     }
@@ -270,8 +270,8 @@ impl QualityRecord {
         format!("{}-{}", stem(&self.measured.candidate), &short(&all)[..8])
     }
 
-    /// Writes the record into a run's folder, beside earlier ones of the same candidate; gives its
-    /// path. What stands there already is not written again.
+    /// Writes the record into a run's folder, beside earlier ones of the same candidate; returns
+    /// its path. A record that is already there is not written again.
     ///
     /// # Errors
     /// A file that cannot be read or written.
@@ -294,7 +294,7 @@ impl QualityRecord {
     /// Reads a record.
     ///
     /// # Errors
-    /// A file that is missing, too large or no record.
+    /// A file that is missing, too large or not a record.
     pub fn read(path: &Path) -> Result<QualityRecord, HarnessError> {
         let text = kept::bounded_file(path)?;
         serde_json::from_slice(&text).map_err(|error| HarnessError::file(path, error))
@@ -311,7 +311,7 @@ fn stem(candidate: &Subject) -> String {
     )
 }
 
-/// What no measurement can give, in words.
+/// Describes numbers that no measurement can give.
 fn contradictions(record: &QualityRecord) -> Vec<String> {
     let QualityRecord { measured, numbers, control, own_control, .. } = record;
     let mut all = Vec::new();
@@ -320,7 +320,7 @@ fn contradictions(record: &QualityRecord) -> Vec<String> {
     }
     all.extend(numbers.contradictions(measured.text.tokens, &measured.options));
     if !all.is_empty() {
-        // Numbers that are out of bounds are not computed with.
+        // Out-of-bounds numbers are not used in computations.
         return all;
     }
     let prompts = numbers.prompts.len();
@@ -342,7 +342,7 @@ fn contradictions(record: &QualityRecord) -> Vec<String> {
     all
 }
 
-/// The conditions of the gate that do not hold, in words.
+/// Describes the conditions of the gate that do not hold.
 fn shortfalls(record: &QualityRecord, reading: Reading) -> Vec<String> {
     let Measured { reference, candidate, reference_formats, .. } = &record.measured;
     let mut all = Vec::new();
@@ -356,15 +356,15 @@ fn shortfalls(record: &QualityRecord, reading: Reading) -> Vec<String> {
     all
 }
 
-/// Why the record is not to be believed, or does not pass as written; empty if it passes.
+/// Returns why to reject the record, or why it does not pass as written; empty if it passes.
 pub fn record_refusals(record: &QualityRecord) -> Vec<String> {
     let mut reasons = record.verdicts().as_written.failures;
     reasons.extend(forgery(record));
     reasons
 }
 
-/// Why the record is not to be believed: it was changed after it was made, or what it says
-/// cannot be.
+/// Returns why to reject the record: it was changed after it was made, or its numbers are
+/// impossible.
 pub fn forgery(record: &QualityRecord) -> Option<String> {
     let version = record.schema_version;
     if !(1..=SCHEMA_VERSION).contains(&version) {
@@ -376,7 +376,7 @@ pub fn forgery(record: &QualityRecord) -> Option<String> {
     if let Some(first) = contradictions(record).into_iter().next() {
         return Some(format!("the quality record contradicts itself: {first}"));
     }
-    // The claim of version 1 was made by a rule that is gone: its numbers are judged instead.
+    // Version 1's verdict follows a rule that is gone, so the numbers are judged instead.
     let verdicts = record.verdicts();
     let claims = version == 1
         || (record.quality_passed == verdicts.as_written.passed
@@ -384,14 +384,14 @@ pub fn forgery(record: &QualityRecord) -> Option<String> {
     (!claims).then(|| "the quality record does not say what its numbers say".into())
 }
 
-/// Why the record does not let `candidate` pass; empty if it does.
+/// Returns why the record does not let `candidate` pass; empty if it does.
 pub fn refusals(record: &QualityRecord, candidate: &Subject) -> Vec<String> {
     let mut reasons = record_refusals(record);
     reasons.extend(mismatches(&record.measured.candidate, candidate));
     reasons
 }
 
-/// The properties in which the record's candidate and the engine in question differ.
+/// Returns the properties in which the record's candidate and the engine in question differ.
 pub fn mismatches(measured: &Subject, asked: &Subject) -> Vec<String> {
     let differences = measured.differences(asked).into_iter();
     differences.map(|(what, ..)| format!("the quality record is of another {what}")).collect()

@@ -16,7 +16,7 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-/// The two engines. Both are stepped by the host, wherever they run.
+/// The two engines. The host runs both step by step.
 pub struct Pair<'a> {
     /// The model in bf16.
     pub reference: &'a mut dyn Engine,
@@ -24,22 +24,22 @@ pub struct Pair<'a> {
     pub candidate: &'a mut dyn Engine,
 }
 
-/// A measurement to be made.
+/// A measurement job.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Job {
-    /// What the record will name.
+    /// What the record names.
     pub measured: Measured,
     /// The text's ids.
     pub text: Vec<u32>,
     /// The prompts' ids.
     pub prompts: Vec<Vec<u32>>,
-    /// What transformers says to the prompts in bf16 and in f32.
+    /// Transformers' continuations of the prompts in bf16 and in f32.
     pub control: Option<ControlFile>,
 }
 
 impl Job {
-    /// The measurement of two packs, the reference's first. The subjects are of the engines that
-    /// run them.
+    /// Returns the measurement of two packs, the reference's first. The subjects are the engines
+    /// that run them.
     ///
     /// # Errors
     /// Packs of models with different configurations.
@@ -73,7 +73,7 @@ impl Job {
         Ok(Job { measured, text: text.ids, prompts: prompts.ids, control: None })
     }
 
-    /// The same job with a control of the same weights and prompts.
+    /// Returns the same job with a control of the same weights and prompts.
     #[must_use]
     pub fn with_control(mut self, control: ControlFile) -> Job {
         self.measured.control_sha256 = Some(control.control.sha256.clone());
@@ -124,7 +124,7 @@ impl Job {
 /// The number of positions that the engines must have room for.
 pub fn positions(options: &QualityOptions, tokens: usize, prompts: &[Vec<u32>]) -> usize {
     let longest = prompts.iter().map(Vec::len).max().unwrap_or(0);
-    // The last token is compared and not fed.
+    // The last token is compared but not fed.
     let after = longest.saturating_add(options.new);
     options.context.min(tokens).max(after).saturating_sub(1).max(1)
 }
@@ -136,11 +136,11 @@ fn refused(what: &str) -> HarnessError {
 /// A finished measurement.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Outcome {
-    /// What was found.
+    /// The results.
     pub record: QualityRecord,
-    /// The tokens that the record's agreements are counted from.
+    /// The tokens from which the record's agreements are counted.
     pub tokens: Tokens,
-    /// What transformers says to the prompts, where it was asked.
+    /// Transformers' continuations of the prompts, if there is a control.
     pub control: Option<ControlFile>,
 }
 
@@ -160,7 +160,7 @@ impl Outcome {
         Outcome { record, tokens, control: job.control.clone() }
     }
 
-    /// Writes the record into a run's folder, and before it the files that it names; gives the
+    /// Writes the files that the record names into a run's folder, then the record; returns the
     /// record's path.
     ///
     /// # Errors
@@ -182,13 +182,12 @@ fn keep(folder: &Path, kind: &str, bytes: &[u8]) -> Result<(), HarnessError> {
     write_whole(&folder.join(name), text)
 }
 
-/// Measures everything. What is measured stands beside the record to come, in `folder`, after
-/// each window and each prompt, and a later call with the same job continues from there.
-/// `progress` is called after every step.
+/// Measures everything. After each window and each prompt it saves the results so far in `folder`,
+/// and a later call with the same job continues from there. It calls `progress` after every step.
 ///
 /// # Errors
-/// A job that cannot be done, a step that fails, logits that cannot be, or a file that cannot be
-/// written. A threshold that does not hold is no error: see [`QualityRecord::quality_passed`].
+/// An impossible job, a step that fails, impossible logits, or a file that cannot be written. A
+/// threshold that does not hold is no error: see [`QualityRecord::quality_passed`].
 pub fn run(
     pair: &mut Pair,
     job: &Job,
@@ -278,7 +277,7 @@ impl Pace {
         Pace { begin: Instant::now(), done: 0, all }
     }
 
-    /// Counts one more as done, and gives the time left in words.
+    /// Counts one more as done, and returns the time left in words.
     fn left(&mut self) -> String {
         self.done += 1;
         let left = self.all.saturating_sub(self.done);
@@ -300,7 +299,7 @@ struct Scorer<'a> {
 }
 
 impl Scorer<'_> {
-    /// One window from an empty cache; adds the compared positions' divergences.
+    /// Scores one window from an empty cache; adds the compared positions' divergences.
     fn window(
         &mut self,
         pair: &mut Pair,
@@ -355,7 +354,7 @@ impl Scorer<'_> {
     }
 }
 
-/// One step with its logits.
+/// Runs one step and returns its logits.
 fn step(
     engine: &mut dyn Engine,
     token: u32,
@@ -367,8 +366,8 @@ fn step(
     Ok(greedy)
 }
 
-/// Feeds both engines the tokens at positions 0 and up, and ignores the logits. `tick` gets the
-/// number of steps that both together have made, halved.
+/// Feeds both engines the tokens at positions 0 and up, and ignores the logits. `tick` gets half
+/// the number of steps of both engines together.
 fn feed(pair: &mut Pair, tokens: &[u32], tick: &mut dyn FnMut(usize)) -> Result<(), HarnessError> {
     if tokens.is_empty() {
         return Ok(());
@@ -378,8 +377,8 @@ fn feed(pair: &mut Pair, tokens: &[u32], tick: &mut dyn FnMut(usize)) -> Result<
     Ok(())
 }
 
-/// Runs a prompt from position 0 on and gives the greedy next token. `tick` gets the number of
-/// tokens that are done.
+/// Runs a prompt from position 0 on and returns the greedy next token. `tick` gets the number of
+/// finished tokens.
 fn prefill(
     engine: &mut dyn Engine,
     tokens: &[u32],
@@ -407,7 +406,7 @@ fn continued(
     let reference_fed = match f32 {
         None => None,
         Some(f32) => {
-            // Up to the first difference the engine by itself was fed the same.
+            // Up to the first difference, the engine by itself was fed the same tokens.
             let same = prefix(&reference, f32);
             let begun = reference.iter().copied().take(same + 1).collect();
             Some(fed(engine, begun, at, f32, tick)?)
@@ -417,7 +416,7 @@ fn continued(
     let first = prefill(engine, prompt, &mut |_| tick())?;
     let candidate_fed = fed(engine, vec![first], at, &reference, tick)?;
     let same = prefix(&reference, &candidate_fed);
-    // Up to here the candidate by itself gives the same; from here on it goes its own way.
+    // Up to here the candidate by itself gives the same tokens; from here on its text differs.
     let begun = candidate_fed.iter().copied().take(same + 1).collect();
     let candidate = greedy(engine, begun, at, new, tick)?;
     Ok(PromptTokens { reference, candidate, candidate_fed, reference_fed })

@@ -1,5 +1,5 @@
-//! The greedy tokens that a record's agreements are counted from. They stand in a file of their
-//! own beside the record, named by its sha256.
+//! The greedy tokens from which a record's agreements are counted. They are in a separate file
+//! beside the record, named by its sha256.
 
 use super::checks::{PromptScore, prefix};
 use serde::{Deserialize, Serialize};
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 /// Version of the file's layout.
 const SCHEMA_VERSION: u32 = 1;
 
-/// What follows one prompt.
+/// The tokens after one prompt.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PromptTokens {
     /// The reference by itself.
@@ -16,7 +16,7 @@ pub struct PromptTokens {
     pub candidate: Vec<u32>,
     /// The candidate, fed the reference's tokens.
     pub candidate_fed: Vec<u32>,
-    /// The reference, fed the control's f32 tokens, where there is a control.
+    /// The reference, fed the control's f32 tokens, if there is a control.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reference_fed: Option<Vec<u32>>,
 }
@@ -27,7 +27,7 @@ pub struct Tokens {
     schema_version: u32,
     /// Hash of the prompts' ids.
     pub prompt_ids_sha256: String,
-    /// A prompt each, in order.
+    /// One entry per prompt, in order.
     pub prompts: Vec<PromptTokens>,
 }
 
@@ -45,7 +45,7 @@ impl Tokens {
     /// Reads the file's text; `new` tokens follow each prompt.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// Describes a text that is damaged or contradictory.
     pub fn parse(bytes: &[u8], new: usize) -> Result<Tokens, String> {
         let tokens: Tokens = serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
         if tokens.schema_version != SCHEMA_VERSION {
@@ -65,7 +65,7 @@ impl Tokens {
         self.prompts.iter().map(PromptTokens::score).collect()
     }
 
-    /// How many tokens agree: the reference with f32. `None` where a prompt lacks them.
+    /// How many tokens agree: the reference with f32. `None` if a prompt lacks them.
     pub fn own_scores(&self, f32: &[Vec<u32>]) -> Option<Vec<PromptScore>> {
         if f32.len() != self.prompts.len() {
             return None;
@@ -75,8 +75,8 @@ impl Tokens {
 }
 
 impl PromptTokens {
-    /// An engine gives the same token after the same text, by itself or fed: up to the first
-    /// difference from what is fed, and at it.
+    /// Checks that an engine gives the same token after the same text, by itself or teacher-forced:
+    /// up to and including the first difference from the fed tokens.
     fn is_consistent(&self, new: usize) -> bool {
         let PromptTokens { reference, candidate, candidate_fed, reference_fed } = self;
         let lists = [Some(reference), Some(candidate), Some(candidate_fed), reference_fed.as_ref()];

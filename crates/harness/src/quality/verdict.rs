@@ -3,7 +3,7 @@
 use super::{AGREEMENT_MIN, PERPLEXITY_RISE_MAX};
 use serde::{Deserialize, Serialize};
 
-/// How the specification's "90% of the first 64 greedy tokens agree" is read. A record holds a
+/// The readings of the specification's "90% of the first 64 greedy tokens agree". A record holds a
 /// verdict for each reading; the gate is the first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reading {
@@ -17,7 +17,7 @@ pub enum Reading {
 }
 
 impl Reading {
-    /// Its name in tables.
+    /// The reading's name in tables.
     pub fn name(self) -> &'static str {
         match self {
             Reading::AsWritten => "as written",
@@ -39,7 +39,7 @@ pub struct Thresholds {
 }
 
 impl Thresholds {
-    /// The gate's own.
+    /// The gate's own limits.
     pub fn gate() -> Thresholds {
         Thresholds {
             perplexity_rise_max: PERPLEXITY_RISE_MAX,
@@ -54,7 +54,7 @@ impl Thresholds {
     }
 }
 
-/// Whether a record passes by one reading.
+/// The verdict on a record by one reading.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Verdict {
     /// Whether every threshold holds.

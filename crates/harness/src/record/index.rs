@@ -1,4 +1,4 @@
-//! `results/index.json`: which runs there are.
+//! `results/index.json`: the list of runs.
 
 use super::RunFolder;
 use super::lines::read_file;
@@ -9,7 +9,7 @@ use std::path::Path;
 
 /// The file's name.
 const INDEX: &str = "index.json";
-/// Hashes of the files of every sealed run, a line each as `sha256sum` writes them.
+/// Hashes of the files of every sealed run, one per line, as `sha256sum` writes them.
 const MANIFEST: &str = "MANIFEST";
 
 /// `results/index.json`.
@@ -19,15 +19,14 @@ pub struct Index {
     pub runs: Vec<IndexEntry>,
 }
 
-/// One run in the index. What it says besides the folder's name is a copy of the run's
-/// `environment.json`.
+/// One run in the index. All but the folder's name is copied from the run's `environment.json`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct IndexEntry {
     /// Name of the folder.
     pub folder: String,
     /// Name of the GPU (or of the CPU, for one).
     pub gpu: String,
-    /// Day on which it began.
+    /// Day on which the run began.
     pub date: String,
     /// `gpu` or `cpu`.
     pub kind: String,
@@ -37,7 +36,7 @@ impl Index {
     /// Reads `index.json` in a results folder; a missing one is empty.
     ///
     /// # Errors
-    /// A file that is no index, or a folder name that would lead out of the results folder.
+    /// A file that is not an index, or a folder name that would escape the results folder.
     pub fn read(results: &Path) -> Result<Index, HarnessError> {
         let path = results.join(INDEX);
         let Some(text) = read_file(&path)? else { return Ok(Index::default()) };
@@ -55,7 +54,7 @@ impl Index {
         }
     }
 
-    /// Folders of runs that the index does not list, in words.
+    /// Describes the folders of runs that the index does not list.
     ///
     /// # Errors
     /// A results folder that cannot be listed; a missing one has no folders.
@@ -79,7 +78,7 @@ impl Index {
 }
 
 impl IndexEntry {
-    /// The entry of a run that begins.
+    /// Returns the entry of a new run.
     pub(super) fn of(folder: &str, environment: &Environment) -> IndexEntry {
         IndexEntry {
             folder: folder.into(),
@@ -89,11 +88,11 @@ impl IndexEntry {
         }
     }
 
-    /// The folder and its environment, which the entry must not contradict.
+    /// Opens the folder and its environment, which the entry must not contradict.
     ///
     /// # Errors
-    /// A folder or environment that is missing or something else, or a contradiction: it names
-    /// both files.
+    /// A folder or environment that is missing or of another kind, or a contradiction: the message
+    /// names both files.
     pub fn open(&self, results: &Path) -> Result<(RunFolder, Environment), HarnessError> {
         let folder = RunFolder::named(results, &self.folder);
         let environment = folder.environment()?;
@@ -115,13 +114,13 @@ impl IndexEntry {
     }
 }
 
-/// Whether a name stays in its folder, whatever reads or prints it.
+/// Returns whether a name is plain, so that it cannot escape its folder.
 fn is_plain(name: &str) -> bool {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
     !name.is_empty() && !name.starts_with('.') && name.chars().all(plain)
 }
 
-/// Whether a run is sealed: nothing is added to it.
+/// Returns whether a run is sealed, so that nothing may be added to it.
 pub(super) fn is_sealed(results: &Path, folder: &str) -> Result<bool, HarnessError> {
     let path = results.join(MANIFEST);
     let Some(bytes) = read_file(&path)? else { return Ok(false) };

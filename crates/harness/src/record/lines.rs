@@ -12,19 +12,19 @@ const BYTES_MAX: u64 = 64 << 20;
 /// The lines of a file.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Lines<T> {
-    /// What the whole lines say.
+    /// The values of the whole lines.
     pub items: Vec<T>,
-    /// Says that the last line is incomplete and was not counted.
+    /// A message that the last line is incomplete and was not counted.
     pub torn: Option<String>,
 }
 
 /// Reads every line; a missing file has none.
 ///
-/// A last line without a line end counts if it is whole. If it is not, an interrupted write left
-/// it: it is reported and does not count.
+/// A last line without a newline counts if it is whole. If not, an interrupted write left it: it is
+/// reported and does not count.
 ///
 /// # Errors
-/// Any other line that says something else, by its number.
+/// Any other line that cannot be parsed, by its number.
 pub(super) fn read<T: DeserializeOwned>(path: &Path) -> Result<Lines<T>, HarnessError> {
     let mut lines = Lines { items: Vec::new(), torn: None };
     let Some(bytes) = read_file(path)? else { return Ok(lines) };
@@ -61,17 +61,17 @@ pub(super) fn append(path: &Path, text: &str) -> Result<Option<String>, HarnessE
     })
 }
 
-/// A JSON value.
+/// Reads a JSON value.
 ///
 /// # Errors
-/// A file that is missing, too large or something else.
+/// A file that is missing, too large or not JSON of this type.
 pub(super) fn read_json<T: DeserializeOwned>(path: &Path) -> Result<T, HarnessError> {
     let missing = || HarnessError::io(path)(std::io::ErrorKind::NotFound.into());
     let bytes = read_file(path)?.ok_or_else(missing)?;
     serde_json::from_slice(&bytes).map_err(|error| HarnessError::file(path, error))
 }
 
-/// A whole file; `None` if it is missing.
+/// Reads a whole file; `None` if it is missing.
 pub(crate) fn read_file(path: &Path) -> Result<Option<Vec<u8>>, HarnessError> {
     let file = match std::fs::File::open(path) {
         Ok(file) => file,
@@ -86,7 +86,7 @@ pub(crate) fn read_file(path: &Path) -> Result<Option<Vec<u8>>, HarnessError> {
     Ok(Some(bytes))
 }
 
-/// The error without serde's line, which is 1 for every line read by itself.
+/// Formats the error without serde's line number, which is always 1: each line is parsed alone.
 fn place(error: &serde_json::Error) -> String {
     let (text, column) = (error.to_string(), error.column());
     let what = text.split(" at line ").next().unwrap_or(&text);

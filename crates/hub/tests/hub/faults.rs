@@ -184,7 +184,7 @@ fn a_hub_that_gives_a_byte_now_and_then_is_left() {
         window_bytes_min: 1000,
     };
     let pause = Duration::from_millis(10);
-    // The contents of a file: what arrived is kept, and each try goes on from there.
+    // The contents of a file: the partial file is kept, and each try resumes it.
     let hub = hub_with(move |request, bytes, _| Some(Reply::ranged(bytes, request).pause(pause)));
     let cache = tempfile::tempdir().unwrap();
     let mut settings = settings(cache.path(), &hub.url);
@@ -192,8 +192,8 @@ fn a_hub_that_gives_a_byte_now_and_then_is_left() {
     let error = pull_model(&settings).unwrap_err();
     let text = error.to_string();
     assert!(matches!(error, Error::TooSlow { .. }), "{text}");
-    assert!(text.contains("of 300000 bytes; what arrived is kept"), "{text}");
-    assert!(text.contains("the same command goes on from there"), "{text}");
+    assert!(text.contains("of 300000 bytes; the partial file is kept"), "{text}");
+    assert!(text.contains("the same command resumes it"), "{text}");
     let starts: Vec<_> = hub
         .requests()
         .iter()

@@ -1,13 +1,13 @@
-// One decode step of a dense Qwen3 model in one launch: one block an SM, all of them resident.
+// One decode step of a dense Qwen3 model in one launch: one block per SM, all of them resident.
 // Blocks are warp-specialized: a producer lane loads, consumer warps compute.
 //
 //   loader lane       streams this block's tiles through a ring of shared-memory stages, in the
 //                     order of use, and never waits for an activation
-//   consumer warps    run the phases: gather what the phase needs, multiply, publish
-//   observer lane     in X-ray builds only: sees the tiles arrive
-//   watcher lane      in X-ray builds only: sees where the consumers are
+//   consumer warps    run the phases: gather the phase's inputs, multiply, publish
+//   observer lane     in X-ray builds only: records when tiles arrive
+//   watcher lane      in X-ray builds only: records where the consumers are
 //
-// Blocks meet only in the exchange (handoff/). Rows, and so the order of every sum, do not
+// Blocks communicate only through the exchange (handoff/). The order of every sum does not
 // depend on the number of blocks: 128 and 132 blocks give the same bits.
 #include "../phases/attention.cuh"
 #include "../phases/products.cuh"
@@ -57,8 +57,8 @@ extern "C" __global__ void __launch_bounds__(shape::THREADS, 1)
     clear_failed_waits();
   }
   clear_zero_row(shared);
-  // An earlier launch ended the text or failed: this one does nothing. The host queues launches
-  // without waiting for their tokens, so launches behind the end of a text are normal.
+  // If an earlier launch ended the text or failed, this one does nothing. The host queues launches
+  // without waiting for their tokens, so some launches after the end of a text are normal.
   if (__syncthreads_or(args.control->stopped != 0 || args.control->abort != 0)) return;
   if (threadIdx.x < shape::CONSUMERS) {
     Consumer consumer{args, shared};
@@ -69,9 +69,9 @@ extern "C" __global__ void __launch_bounds__(shape::THREADS, 1)
     Loader loader{args, shared, {}, ::xray::Stamps(args)};
     if (!weight_stream(args, loader)) report_failed_wait(args, LOADER);
     xray::loader_ends(loader.stamps);
-    // On abort the consumers leave without looking at the stages that are still being filled, even
-    // where this lane has issued its last copy. The block keeps its shared memory as long as one of
-    // its threads runs.
+    // On abort the consumers exit although bulk copies into this block's shared memory may still be
+    // in flight, even after this lane has issued its last copy. The block keeps its shared memory
+    // while one of its threads runs, so this lane waits.
     loader.wait_for_copies();
   } else if (threadIdx.x == shape::OBSERVER) {
     xray::observe(args, shared);

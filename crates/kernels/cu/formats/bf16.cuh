@@ -3,12 +3,12 @@
 #include "../mma/activation.cuh"
 
 struct Bf16 {
-  // A fragment: 16 rows and so many columns.
+  // Columns and bytes of a fragment of 16 rows.
   static constexpr int COLS = abi::FRAGMENT_COLS;
   static constexpr int BYTES = abi::FRAGMENT_BYTES_BF16;
-  // Behind a tile's fragments.
+  // Bytes of the scales after a tile's fragments.
   static constexpr int SCALE_BYTES = 0;
-  // What the activation is multiplied by before it is split.
+  // The factor for the activation before it is split.
   static constexpr float X_SCALE = 1.f;
   using Activation = Parts;
 

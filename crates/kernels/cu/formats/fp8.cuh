@@ -1,10 +1,10 @@
-// FP8 weights, E4M3 with an fp32 scale a row: a lane's 16 bytes of a fragment are two steps along
-// K, four codes a word.
+// FP8 weights, E4M3 with one fp32 scale per row: a lane's 16 bytes of a fragment are two steps
+// along K, four codes per word.
 //
-// Widened without a conversion: a code's seven low bits, put where a bf16 has the low four bits of
-// its exponent and the high three of its mantissa, are the weight times 2^-120, subnormals
-// included. The activation is taken times 2^100, so that products stay far from fp32's ends, and
-// the sums times 2^20. All of it is exact.
+// Codes are widened without a conversion: a code's seven low bits, moved to the low four bits of a
+// bf16's exponent and the high three of its mantissa, are the weight times 2^-120, subnormals
+// included. The activation is multiplied by 2^100, so that products stay far from fp32's limits,
+// and the sums by 2^20. All of this is exact.
 #pragma once
 #include "../mma/activation.cuh"
 
@@ -13,7 +13,7 @@ struct Fp8 {
   static constexpr int BYTES = abi::FRAGMENT_BYTES_FP8;
   static constexpr int SCALE_BYTES = abi::SCALE_BYTES_FP8;
   static constexpr float X_SCALE = 0x1p100f;
-  // What is left to multiply the sums by, besides the row's scale.
+  // The remaining factor for the sums, besides the row's scale.
   static constexpr float SUM_SCALE = 0x1p20f;
   using Activation = Parts;
 
@@ -38,7 +38,7 @@ struct Fp8 {
     return ((codes << 4) & MAGNITUDES) | ((codes << 8) & SIGNS);
   }
 
-  // And the odd bytes: columns 2 t + 8 and 2 t + 9.
+  // The odd bytes likewise: columns 2 t + 8 and 2 t + 9.
   __device__ static __forceinline__ u32 odd_pair(u32 codes) {
     return ((codes >> 4) & MAGNITUDES) | (codes & SIGNS);
   }

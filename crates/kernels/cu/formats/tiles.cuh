@@ -1,4 +1,5 @@
-// Tiles: 16 rows, all columns, in fragments; then, in formats that have them, a scale a row.
+// Tiles: 16 rows and all columns, in fragments, followed by one scale per row in formats that have
+// scales.
 #pragma once
 #include "bf16.cuh"
 #include "fp8.cuh"
@@ -15,21 +16,21 @@ struct FormatOf<static_cast<u32>(abi::WeightFormat::Fp8)> {
 };
 
 using LayerFormat = FormatOf<ML_FORMAT>::Type;
-// The LM head's, and the embedding's.
+// The format of the LM head and the embedding.
 using HeadFormat = FormatOf<ML_HEAD_FORMAT>::Type;
 
 template <class Format>
 struct Tiles {
-  // A stage holds a piece of a tile, of at most this many fragments.
+  // The most fragments of a tile that a stage holds.
   static constexpr int STAGE_FRAGMENTS = shape::STAGE_BYTES / Format::BYTES;
   static_assert(STAGE_FRAGMENTS % (2 * shape::TEAM_WARPS) == 0, "a stage divides among a team's warps");
 
   __device__ static constexpr int fragments(int columns) { return columns / Format::COLS; }
 
-  // What is streamed of a tile: its fragments.
+  // Streamed bytes of a tile: its fragments, without the scales.
   __device__ static constexpr int stream_bytes(int columns) { return fragments(columns) * Format::BYTES; }
 
-  // From one tile to the next.
+  // Stride from one tile to the next.
   __device__ static constexpr int bytes(int columns) {
     return stream_bytes(columns) + Format::SCALE_BYTES;
   }
@@ -38,15 +39,15 @@ struct Tiles {
     return (fragments(columns) + STAGE_FRAGMENTS - 1) / STAGE_FRAGMENTS;
   }
 
-  // Whether the columns are whole rounds of a team's warps, two fragments each: else the last
-  // round's fragments are looked at one by one.
+  // Returns whether the columns divide into whole rounds of a team's warps, two fragments per warp.
+  // If not, each fragment of the last round is checked.
   __device__ static constexpr bool whole_rounds(int columns) {
     return fragments(columns) % (2 * shape::TEAM_WARPS) == 0;
   }
   static constexpr bool WHOLE_ROUNDS = whole_rounds(shape::HIDDEN) && whole_rounds(shape::Q_DIM) &&
                                        whole_rounds(shape::INTERMEDIATE);
 
-  // A row's scale, with what the format's arithmetic leaves to be multiplied.
+  // A row's scale times the constant factor of the format's arithmetic.
   __device__ static __forceinline__ float row_scale(const u8* tiles, int columns, int row) {
     if constexpr (Format::SCALE_BYTES == 0) {
       return 1.f;
@@ -74,7 +75,7 @@ struct Tiles {
   }
 };
 
-// Sizes of a tile: what is streamed of it, and how far it is to the next.
+// Sizes of a tile: its streamed bytes, and the stride to the next tile.
 struct TileBytes {
   int streamed, all;
 };

@@ -1,8 +1,8 @@
-// Flag-in-data: producers publish and consumers poll the data itself, with the flag in the data as in
-// NCCL's LL protocol (4 bytes of data and 4 bytes of flag in one 64-bit store): a unit is an fp32 value
-// and the step's epoch. Every (layer, phase) has its own slot, written once a step, so that nothing is
-// ever reset. No block is lapped: launches follow one another, and a launch ends only when every block
-// has read all it needs.
+// Flag-in-data: producers publish and consumers poll flagged words (units), as in NCCL's LL
+// protocol: 4 bytes of data (an fp32 value) and 4 bytes of flag (the step's epoch) in one 64-bit
+// store. Every (layer, phase) has its own slot, which is written once per step, so nothing is ever
+// reset. No block overwrites a slot that another still reads: launches run one after another, and
+// each ends only when every block has read all its inputs.
 #pragma once
 #include "../xray.cuh"
 #include "slot.cuh"
@@ -14,7 +14,7 @@ __device__ __forceinline__ u64 unit_of(float value, u32 epoch) {
 __device__ __forceinline__ float value_of(u64 unit) { return __uint_as_float(u32(unit)); }
 __device__ __forceinline__ u32 epoch_of(u64 unit) { return u32(unit >> 32); }
 
-// Two units' words.
+// The words of two units.
 struct Words {
   u64 first, second;
 };
@@ -29,8 +29,8 @@ __device__ __forceinline__ Words load_pair(const u64* unit) {
   return words;
 }
 
-// Spins for two neighbouring units, the first at the even index. On abort the words returned are not
-// of the epoch.
+// Spins until two neighbouring units (the first index is even) have this step's epoch, and returns
+// their words. On abort it returns words of another epoch.
 __device__ __forceinline__ Words wait_pair(const abi::StepArgs& args, ::xray::Notes& log,
                                            const Slot& slot, int index) {
   const u32 begin = ptx::global_timer_1024ns();
@@ -58,10 +58,10 @@ struct FlagInData {
     ptx::store_relaxed(slot.units + index, unit_of(value, args.epoch));
   }
 
-  // Polls up to `N` pairs of neighbouring units of a slot and hands their values to `each(at, values)`:
-  // the pairs for which `used(at)` holds, at the even index `index(at)`. All are loaded before any is
-  // waited for, so that the loads overlap; then only the missing ones are polled, since every poll
-  // delays the stores that it waits for. Returns false on abort.
+  // Polls up to `N` pairs of neighbouring units of a slot and calls `each(at, values)` for each:
+  // the pairs for which `used(at)` holds, at the even index `index(at)`. It first loads all pairs,
+  // so that the loads overlap, and then polls only the missing ones, since every poll delays the
+  // stores that it waits for. Returns false on abort.
   template <int N, class Used, class Index, class Each>
   __device__ static __forceinline__ bool poll(const abi::StepArgs& args, ::xray::Notes& log,
                                        const Slot& slot, Used used, Index index, Each each) {

@@ -2,7 +2,7 @@
 #pragma once
 #include "../fault.cuh"
 
-// Where a slot is, and how a fault record names it.
+// A slot's address, and its name in a fault record.
 struct Slot {
   u64* units;
   u32 layer;

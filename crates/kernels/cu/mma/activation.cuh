@@ -1,5 +1,5 @@
-// The activation in shared memory, in the order of the tensor cores' B operand: of 16 columns,
-// lane t of four takes columns 2 t, 2 t + 1, 2 t + 8 and 2 t + 9.
+// The activation in shared memory, in the order of the tensor cores' B operand: of every 16
+// columns, lane t of four takes columns 2 t, 2 t + 1, 2 t + 8 and 2 t + 9.
 #pragma once
 #include "../ptx/convert.cuh"
 #include "../ptx/mma.cuh"
@@ -11,11 +11,11 @@ __device__ __forceinline__ int activation_index(int column) {
   return column - within + within % 8 * 2 + within / 8 * 2;
 }
 
-// For tensor cores that take bf16: three parts whose sum is the fp32 value. hi + mid + lo keep 24
-// bits: x - hi is exact, and so is (x - hi) - mid. Columns 0, 1 and 2 of B are the parts; the lanes
-// of the other five read a row of zeros.
+// Splits the fp32 activation for bf16 tensor cores into three parts whose sum is the fp32 value.
+// hi + mid + lo keep 24 bits: x - hi is exact, and so is (x - hi) - mid. Columns 0, 1 and 2 of B
+// are the parts; the lanes of the other five columns read a row of zeros.
 struct Parts {
-  // From one step along K to the next, in bytes.
+  // Stride of a step along K, in bytes.
   static constexpr int STEP_BYTES = 2 * abi::FRAGMENT_COLS;
 
   __device__ static __forceinline__ void set(Shared& shared, int column, float2 values) {
@@ -29,14 +29,14 @@ struct Parts {
     }
   }
 
-  // This lane's share of the first step.
+  // The address of this lane's operand of the first step.
   __device__ static __forceinline__ const u8* operand(const Shared& shared) {
     const int part = threadIdx.x % 32 / 4, lane = threadIdx.x % 4;
     return reinterpret_cast<const u8*>(&shared.x[part < shape::PARTS ? part : shape::PARTS][4 * lane]);
   }
 
-  // Lane 4 g + t holds columns 2 t and 2 t + 1 of rows g and g + 8: hi and mid in t = 0, lo in
-  // t = 1. The other columns are zero. The rows' sums, in the lanes of t = 0.
+  // Returns the rows' sums, in the lanes with t = 0. Lane 4 g + t holds columns 2 t and 2 t + 1 of
+  // rows g and g + 8: hi and mid are in t = 0, lo is in t = 1. The other columns are zero.
   __device__ static __forceinline__ float2 row_sums(const float (&sums)[4]) {
     float top = sums[0] + sums[1], bottom = sums[2] + sums[3];
     top += __shfl_xor_sync(~0u, top, 1);
@@ -45,7 +45,7 @@ struct Parts {
   }
 };
 
-// Once a launch, before the first matvec: the row of zeros.
+// Clears the row of zeros; called once per launch, before the first matvec.
 __device__ __forceinline__ void clear_zero_row(Shared& shared) {
   for (int at = threadIdx.x; at < shape::X_STRIDE; at += blockDim.x) shared.x[shape::PARTS][at] = 0;
 }

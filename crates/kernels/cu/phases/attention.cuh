@@ -1,7 +1,7 @@
 // QK-norm, RoPE, the KV write and attention, split over the KV cache as in flash-decoding
-// (split-KV). Positions are dealt to splits in chunks; a block takes one KV head and one split, and
-// all query heads of that KV head at once, so that keys and values are read once. Where several
-// splits have positions, one block for each query head combines (reduces) their partial results.
+// (split-KV). Chunks of positions go to the splits round-robin. A block takes one split of one KV
+// head with all query heads of that KV head, so that keys and values are read once. If several
+// splits have positions, one block per query head combines (reduces) their partial results.
 #pragma once
 #include "gather.cuh"
 
@@ -9,7 +9,8 @@ namespace attention {
 
 // Positions whose keys and values a warp loads before it uses the first.
 constexpr int AHEAD = shape::KV_AHEAD;
-// Combining splits: a thread has a pair of dimensions, a group of threads every GROUPS-th split.
+// To combine splits, a thread takes a pair of dimensions, and a group of threads takes every
+// GROUPS-th split.
 constexpr int HEAD_PAIRS = shape::HEAD_DIM / 2;
 constexpr int GROUPS = shape::CONSUMERS / HEAD_PAIRS;
 static_assert(GROUPS >= 1 && GROUPS <= shape::CONSUMER_WARPS, "a group's results fit");
@@ -35,7 +36,7 @@ __device__ __forceinline__ bool owns_newest(const abi::StepArgs& args, int split
   return int(shape::split_of(args.position, shape::KV_CHUNK, shape::KV_SPLITS)) == split;
 }
 
-// Gathers the group's query heads and, for the newest position's split, its key and value.
+// Gathers the group's query heads and, in the split of the newest position, its key and value.
 __device__ __forceinline__ bool gather_heads(Consumer& my, u32 layer, Unit unit) {
   xray::note(my.log, abi::Moment::AskedHeads, layer);
   inject_delay(my.args, layer, abi::Phase::Qkv);
@@ -69,14 +70,14 @@ __device__ __forceinline__ bool gather_heads(Consumer& my, u32 layer, Unit unit)
 
 constexpr int HALF = shape::HEAD_DIM / 2;
 
-// What a head's norm and rotation take besides the head, for this lane's four elements.
+// The constants of a head's norm and rotation, for this lane's four elements.
 struct HeadConstants {
   float2 angles[2];
-  // Of the element in the first half of the head, and of its partner.
+  // For the element in the first half of the head, and for its partner.
   u32 weights[2];
 };
 
-// Loaded before the head arrives: these loads depend on nothing.
+// Loaded before the head arrives, since these loads depend on nothing.
 __device__ __forceinline__ HeadConstants head_constants(const Consumer& my, u32 layer) {
   // The layer's norms: before attention, before the MLP, of queries, of keys.
   const u8* norms =
@@ -94,8 +95,8 @@ __device__ __forceinline__ HeadConstants head_constants(const Consumer& my, u32 
   return constants;
 }
 
-// RMSNorm of one head by one warp, then RoPE, then `scale`: elements lane, lane + 32, and their
-// partners half a head further on.
+// One warp computes the RMSNorm of one head, then RoPE, then `scale`: elements lane, lane + 32, and
+// their partners half a head later.
 __device__ __forceinline__ void norm_and_rotate(Consumer& my, float* head,
                                                 const HeadConstants& constants, float scale) {
   float first[2], second[2], squares = 0.f;
@@ -119,7 +120,7 @@ __device__ __forceinline__ void norm_and_rotate(Consumer& my, float* head,
   }
 }
 
-// Writes one head to the newest position of the cache, rounded to bf16, and keeps it here.
+// Writes one head, rounded to bf16, to the newest position of the cache and to shared memory.
 __device__ __forceinline__ void store_head(Consumer& my, const float* head, u16* rows, uint2* keep) {
   __syncwarp();
   const int column = 4 * my.lane();
@@ -131,7 +132,7 @@ __device__ __forceinline__ void store_head(Consumer& my, const float* head, u16*
 
 __device__ __forceinline__ bool prepare_heads(Consumer& my, u32 layer,
                                               const HeadConstants& constants, Unit unit) {
-  // Scores are in powers of two, so that exp2 serves.
+  // Scores are scaled to base 2, for exp2.
   constexpr float LOG2_E = 1.4426950408889634f;
   const float scale = LOG2_E / sqrtf(float(shape::HEAD_DIM));
   const int warp = my.warp();
@@ -148,7 +149,7 @@ __device__ __forceinline__ bool prepare_heads(Consumer& my, u32 layer,
   return my.sync();
 }
 
-// A warp's running softmax over its positions, for its query head: a lane holds 4 dimensions.
+// A warp's online softmax over its positions, for its query head: a lane holds 4 dimensions.
 struct Running {
   float largest = MINUS_INFINITY, weights = 0.f;
   float output[4] = {0.f, 0.f, 0.f, 0.f};
@@ -167,8 +168,8 @@ struct Loaded {
   int valid;
 };
 
-// Loads positions from `first` on, as far as they lie before `end`; the other slots are zero. The
-// newest position is not in the cache yet when this is called ahead of its phase: see take_newest.
+// Loads positions from `first` on that are before `end`; the other slots are zero. When this is
+// called ahead of its phase, the newest position is not in the cache yet: see take_newest.
 __device__ __forceinline__ Loaded load_positions(const Consumer& my, const u16* key_rows,
                                                  const u16* value_rows, u32 first, u32 end) {
   Loaded loaded;
@@ -187,11 +188,11 @@ __device__ __forceinline__ Loaded load_positions(const Consumer& my, const u16* 
   return loaded;
 }
 
-// The newest position's key and value, from where this block put them. They are taken only into a
-// slot that holds one of the walk's positions: `newest` is written only in a block that owns the
-// newest position, and a slot behind the walk's last position can have that number in a block that
-// does not. What nobody wrote may be a NaN of an earlier launch, and a weight of zero does not
-// remove a NaN (take_in).
+// Takes the newest position's key and value from this block's shared memory, but only into a slot
+// that holds one of the walk's positions. Only the block that owns the newest position writes
+// `newest`; in another block a slot after the walk's last position can have the same number. The
+// unwritten memory there may hold a NaN of an earlier launch, and a weight of zero does not remove
+// a NaN (take_in).
 __device__ __forceinline__ void take_newest(const Consumer& my, Loaded& loaded, u32 first) {
 #pragma unroll
   for (int at = 0; at < AHEAD; at++) {
@@ -201,8 +202,8 @@ __device__ __forceinline__ void take_newest(const Consumer& my, Loaded& loaded, 
   }
 }
 
-// Adds `AHEAD` positions to the running softmax, with one rescaling for all of them. A slot without
-// a position has the score minus infinity, so the weight zero, and zeros as its value.
+// Adds `AHEAD` positions to the online softmax, with one rescaling for all of them. A slot without
+// a position has the score minus infinity and so the weight zero, and its value is zero.
 __device__ __forceinline__ void take_in(Running& running, const float4& q, const Loaded& loaded) {
   float scores[AHEAD], largest = running.largest;
 #pragma unroll
@@ -237,8 +238,8 @@ __device__ __forceinline__ void take_in(Running& running, const float4& q, const
   }
 }
 
-// A warp's walk through the positions of a split, every HEAD_WARPS-th of each of its chunks. Warps
-// are dealt to the group's query heads in turn.
+// A warp's walk through every HEAD_WARPS-th position of each chunk of a split. Warps are assigned
+// to the group's query heads round-robin.
 struct Walk {
   const u16 *key_rows, *value_rows;
   u32 chunk, first, end, positions;
@@ -270,7 +271,7 @@ struct Walk {
   }
 };
 
-// Attends to a walk's positions, the first of which were loaded before the queries were there.
+// Attends to a walk's positions. The first ones were loaded before the queries arrived.
 __device__ __forceinline__ void attend(Consumer& my, Walk walk, Loaded loaded, Running& running) {
   if (my.warp() >= HEAD_WARPS * shape::GROUP_HEADS) return;
   const float* head = my.shared.heads[my.warp() % shape::GROUP_HEADS];
@@ -294,8 +295,8 @@ __device__ __forceinline__ Slot partials_of(const abi::StepArgs& args, u32 layer
   return {units, layer, abi::Phase::Attention};
 }
 
-// Adds up each head's warps, in order, and publishes the sum: the output itself where there is only
-// one split, a partial result elsewhere.
+// Adds up each head's warps, in order, and publishes the sum: the output itself if there is only
+// one split, otherwise a partial result.
 __device__ __forceinline__ bool publish_unit(Consumer& my, u32 layer, Unit unit, int splits,
                                           const Running& running) {
   auto& sums = my.shared.sums[0];
@@ -342,7 +343,7 @@ struct Partial {
   __device__ __forceinline__ void add(float other_largest, float other_weights,
                                       float2 other_output) {
     const float both = fmaxf(largest, other_largest);
-    // Nothing yet on either side: minus infinity minus itself is no number.
+    // Both sides are empty: minus infinity minus itself would be NaN.
     const float mine = largest == both ? 1.f : exp2f(largest - both);
     const float theirs = other_largest == both ? 1.f : exp2f(other_largest - both);
     largest = both;
@@ -357,13 +358,13 @@ struct Partial {
 __device__ __forceinline__ bool combine(Consumer& my, u32 layer, int head, int splits) {
   xray::note(my.log, abi::Moment::AskedPartials, layer);
   inject_delay(my.args, layer, abi::Phase::Attention);
-  // Where this block had positions of its own, slower warps may still read their sums.
+  // If this block had positions itself, slower warps may still read their sums.
   if (!my.sync()) return false;
   const int group = my.thread() / HEAD_PAIRS, column = my.thread() % HEAD_PAIRS * 2;
   Partial mine;
 #pragma unroll 1
   for (int split = group; split < splits; split += GROUPS) {
-    // The pair of this thread's dimensions, and the pair of largest score and sum of weights.
+    // The pair of this thread's dimensions, and the pair (largest score, sum of weights).
     const Slot from = partials_of(my.args, layer, head, split);
     float2 output, scale;
     my.ok = Handoff::poll<2>(
@@ -400,7 +401,7 @@ __device__ __forceinline__ bool run(Consumer& my, u32 layer) {
   for (int at = blockIdx.x; at < shape::KV_HEADS * splits; at += gridDim.x) {
     const Unit unit = {shape::kv_head_of(at, shape::KV_HEADS),
                        shape::split_of_unit(at, shape::KV_HEADS)};
-    // Before a second unit: slower warps may still read the first one's sums.
+    // Syncs before a second unit: slower warps may still read the first one's sums.
     if (at != int(blockIdx.x) && !my.sync()) return false;
     xray::note(my.log, abi::Moment::Entered, layer);
     const HeadConstants constants = head_constants(my, layer);

@@ -1,14 +1,14 @@
-// Gathering an activation: all consumer threads poll, two values each at a time, and store them in
-// shared memory in the order in which the matvec reads them.
+// Gathers an activation: every consumer thread polls two values at a time and stores them in shared
+// memory in the order in which the matvec reads them.
 #pragma once
 #include "../handoff/handoff.cuh"
 #include "matvec.cuh"
 #include "table.cuh"
 
-// Pairs of values that a thread takes of the widest activation.
+// Pairs of values per thread for the widest activation.
 constexpr int PAIRS = (shape::WIDEST / 2 + shape::CONSUMERS - 1) / shape::CONSUMERS;
 
-// And of the residual stream.
+// Pairs of values per thread for the residual stream.
 constexpr int HIDDEN_PAIRS = (shape::HIDDEN / 2 + shape::CONSUMERS - 1) / shape::CONSUMERS;
 
 // The columns of a thread's pairs.
@@ -16,7 +16,7 @@ __device__ __forceinline__ int column_of(int pair) {
   return 2 * (int(threadIdx.x) + pair * shape::CONSUMERS);
 }
 
-// The layer whose output a matvec gathers: qkv and the LM head take the output of the layer before.
+// The layer whose output a matvec gathers: qkv and the LM head take the previous layer's output.
 __device__ __forceinline__ u32 source_layer(u32 matvec, const PhaseRow& row) {
   return (matvec - (row.from == abi::Phase::Down)) / LAYER_MATVECS;
 }
@@ -29,12 +29,12 @@ __device__ __forceinline__ float norm_scale(const Consumer& my) {
   return 1.f / sqrtf(squares / shape::HIDDEN + my.args.norm_eps);
 }
 
-// Gathers the activation of a matvec. A normed one is the residual stream, which is kept, times the
-// norm's weight; the epilogue multiplies by the reciprocal RMS (norm_scale), so the norm costs no
-// hand-off. Returns false on abort.
+// Gathers the activation of a matvec. A normed activation is the residual stream, which is kept,
+// times the norm's weight. The epilogue multiplies by the reciprocal RMS (norm_scale), so the norm
+// costs no hand-off. Returns false on abort.
 template <class Format>
 __device__ __forceinline__ bool gather(Consumer& my, u32 matvec, const PhaseRow& row, u32 token) {
-  // Loaded before anything is waited for.
+  // These loads start before the first wait.
   u32 weights[HIDDEN_PAIRS];
   if (row.normed) {
     const u8* weight = norm_of(my.args, matvec);
@@ -60,7 +60,7 @@ __device__ __forceinline__ bool gather(Consumer& my, u32 matvec, const PhaseRow&
     Format::Activation::set(my.shared, column_of(pair), scaled);
   };
   if (matvec == 0) {
-    // The residual stream is the token's row of the embedding, which every block reads.
+    // The residual stream starts as the token's row of the embedding, which every block reads.
     const u8* embedding = my.args.weights + my.args.embedding;
 #pragma unroll
     for (int pair = 0; pair < HIDDEN_PAIRS; pair++) {

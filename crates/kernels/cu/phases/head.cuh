@@ -8,7 +8,7 @@ struct Best {
   float logit;
   u32 row;
 
-  // Rows of equal logits: the lowest wins. NaN never compares, and is marked instead.
+  // Of rows with equal logits the lowest wins. NaN never compares, so it is marked instead.
   __device__ __forceinline__ void consider(float other_logit, u32 other_row) {
     if (row == abi::NOT_A_NUMBER) return;
     if (other_row == abi::NOT_A_NUMBER || other_logit > logit ||
@@ -38,7 +38,7 @@ __device__ __forceinline__ Slot final_slot(const abi::StepArgs& args) {
           abi::Phase::LmHead};
 }
 
-// The best of all threads, in thread 0. Returns false on abort.
+// Reduces all threads' best logits into thread 0. Returns false on abort.
 __device__ __forceinline__ bool best_of_block(Consumer& my, Best& best) {
   best.consider_warp();
   if (my.lane() == 0) {
@@ -55,8 +55,8 @@ __device__ __forceinline__ bool best_of_block(Consumer& my, Best& best) {
   return true;
 }
 
-// Stores the next token, and sets the stop flag if the text ends with it: launches that follow look
-// at the flag first.
+// Stores the next token, and sets the stop flag if that token ends the text. Later launches check
+// the flag first.
 __device__ __forceinline__ void keep_token(const abi::StepArgs& args, u32 token) {
   args.greedy[args.position] = token;
   if (token >= abi::NO_ROW) {
@@ -71,7 +71,7 @@ __device__ __forceinline__ void keep_token(const abi::StepArgs& args, u32 token)
   }
 }
 
-// A thread's own best so far is in shared memory: in registers it would occupy them in all layers.
+// A thread keeps its best logit in shared memory: a register would be occupied in all layers.
 __device__ __forceinline__ void forget_logits(Consumer& my) {
   if (my.thread() >= shape::BATCH_ROWS) return;
   my.shared.thread_logit[my.thread()] = nothing().logit;
@@ -86,7 +86,7 @@ __device__ __forceinline__ void consider_logit(Consumer& my, int row, float logi
   my.shared.thread_row[my.thread()] = best.row;
 }
 
-// Every block publishes the best of its logits; the first block reduces them to the best of all.
+// Every block publishes its best logit; the first block reduces them to the overall best.
 __device__ __forceinline__ void argmax(Consumer& my) {
   static_assert(abi::BLOCKS_MAX <= shape::CONSUMERS, "a thread a block");
   xray::note(my.log, abi::Moment::Argmax);
@@ -107,7 +107,7 @@ __device__ __forceinline__ void argmax(Consumer& my) {
       Handoff::publish(my.args, slot, 2 * blockIdx.x + 1, __uint_as_float(best.row));
     }
     if (blockIdx.x != 0) return;
-    // Thread 0 has read what the warps wrote before they write again.
+    // Thread 0 has read the warps' words before the warps write again.
     if (!my.sync()) return;
     best = nothing();
     xray::note(my.log, abi::Moment::AskedLogits);

@@ -1,16 +1,16 @@
-// The one streaming matrix-vector product: this block's tiles of a matrix times the activation.
+// The streaming matrix-vector product: this block's tiles of a matrix times the activation.
 #pragma once
 #include "../formats/tiles.cuh"
 #include "../roles/consumer.cuh"
 
-// Multiplies this warp's fragments of one stage; fragments are dealt to the team's warps in turn.
+// Multiplies this warp's fragments of one stage; the team's warps take fragments round-robin.
 // `left` counts the fragments from this warp's first one to the end of the tile.
 template <class Format>
 __device__ __forceinline__ void multiply_stage(const u8* weights, const u8* x, int left,
                                                float (&sums)[4]) {
   constexpr int STEPS = Format::COLS / abi::FRAGMENT_COLS * Format::Activation::STEP_BYTES;
   constexpr bool WHOLE = Tiles<Format>::WHOLE_ROUNDS;
-  // Two sums, so that no MMA waits for the one just before it.
+  // Two accumulators, so that no MMA waits for the one just before it.
   float others[4] = {0.f, 0.f, 0.f, 0.f};
 #pragma unroll
   for (int at = 0; at < Tiles<Format>::STAGE_FRAGMENTS; at += 2 * shape::TEAM_WARPS) {
@@ -30,8 +30,7 @@ __device__ __forceinline__ void wait_for_stage(Consumer& my, u32 layer, abi::Pha
   xray::note(my.log, abi::Moment::Fed);
 }
 
-// One tile, stage by stage: the team whose turn it is multiplies the stage's fragments and releases
-// the stage.
+// Multiplies one tile, stage by stage: each stage's team multiplies its fragments and releases it.
 template <class Format>
 __device__ __forceinline__ void multiply_tile(Consumer& my, int columns, u32 layer, abi::Phase phase,
                                               float (&sums)[4]) {
@@ -56,7 +55,7 @@ __device__ __forceinline__ void multiply_tile(Consumer& my, int columns, u32 lay
   }
 }
 
-// Keeps this warp's sums of one tile's 16 rows.
+// Stores this warp's sums of one tile's 16 rows.
 template <class Format>
 __device__ __forceinline__ void keep_sums(float (&to)[shape::BATCH_ROWS], int tile, const float (&sums)[4]) {
   const float2 rows = Format::Activation::row_sums(sums);
@@ -67,8 +66,8 @@ __device__ __forceinline__ void keep_sums(float (&to)[shape::BATCH_ROWS], int ti
   }
 }
 
-// Multiplies this block's tiles by the activation, and calls the epilogue `each(row, value)` for
-// every row: a thread a row, each thread in the order of its rows. Returns false on abort.
+// Multiplies this block's tiles by the activation and calls the epilogue `each(row, value)` for
+// every row: one thread per row, and each thread in the order of its rows. Returns false on abort.
 template <class Format, class Each>
 __device__ __forceinline__ bool multiply_tiles(Consumer& my, const u8* matrix, TileRange tiles, int columns,
                                         u32 layer, abi::Phase phase, Each each) {
@@ -77,7 +76,7 @@ __device__ __forceinline__ bool multiply_tiles(Consumer& my, const u8* matrix, T
     const int count = min(shape::BATCH_TILES, tiles.end - first);
     const int first_team = my.cursor.team(), row = first * shape::TILE_ROWS + my.thread();
     const bool has_row = my.thread() < count * shape::TILE_ROWS;
-    // Loaded before it is needed.
+    // Prefetched: the scale is used after the sums.
     float scale = 1.f;
     if (has_row) scale = Tiles<Format>::row_scale(matrix, columns, row);
 #pragma unroll 1
@@ -89,9 +88,10 @@ __device__ __forceinline__ bool multiply_tiles(Consumer& my, const u8* matrix, T
     xray::note(my.log, abi::Moment::Multiplied);
     if (!my.sync()) return false;
     xray::note(my.log, abi::Moment::Summed);
-    // The other batch's sums are written next: this one's may be read until the sync after.
+    // The next batch writes the other buffer, so this one may be read until the sync after that.
     if (has_row) {
-      // In order of the pieces, whose first team depends on where in the stream the tile lies.
+      // Adds in the order of the pieces; the first piece's team depends on the tile's place in the
+      // stream.
       const int tile = my.thread() / shape::TILE_ROWS;
       const int rotation = (first_team + tile * Tiles<Format>::pieces(columns)) % shape::TEAMS;
       float value = 0.f;

@@ -1,4 +1,5 @@
-// The phases that are matrix-vector products (matvecs), run by one piece of code from their table.
+// Runs the phases that are matrix-vector products (matvecs), all with one piece of code, from their
+// table.
 #pragma once
 #include "head.cuh"
 #include "table.cuh"
@@ -24,7 +25,7 @@ __device__ __forceinline__ bool run_row(Consumer& my, u32 matvec, const PhaseRow
       Handoff::publish(my.args, to, at, value);
     } else if (row.epilogue == Epilogue::Gate) {
       // Gate row i and up row i are eight rows apart in a tile, and so eight lanes apart in a warp.
-      // A batch is whole tiles: a half-warp gets here as a whole or not at all.
+      // A batch consists of whole tiles: either all lanes of a half-warp get here or none.
       const float other = __shfl_xor_sync(0xffffu << (threadIdx.x & 16), value, 8);
       if (at % shape::TILE_ROWS < 8) {
         Handoff::publish(my.args, to, at / shape::TILE_ROWS * 8 + at % 8, silu(value) * other);

@@ -1,11 +1,11 @@
 // The phases that are matrix-vector products (matvecs): their rows (step.cuh) and matrices by index.
-// One piece of code runs them all (products.cuh): 57 KB of machine code where a copy for each phase
-// had 147 KB. That is not faster on an H200 (notes/megakernel.md), only half as long.
+// One piece of code runs them all (products.cuh): 57 KB of machine code instead of 147 KB with one
+// copy per phase. On an H200 it is not faster (notes/megakernel.md), only smaller.
 #pragma once
 #include "../shape.cuh"
 
-// The row of a matvec, by its index: matvecs are counted from the first layer's qkv. Chosen by
-// selects, since a table that is indexed at run time would be in local memory.
+// The table's row for a matvec index, which counts from the first layer's qkv. Selects choose it: a
+// table that is indexed at run time would be in local memory.
 __device__ __forceinline__ PhaseRow phase_row(u32 matvec) {
   if (matvec == LAYER_MATVECS * shape::LAYERS) return HEAD_ROW;
   switch (matvec % LAYER_MATVECS) {
@@ -41,7 +41,7 @@ __device__ __forceinline__ const u8* norm_of(const abi::StepArgs& args, u32 matv
   return matvec % LAYER_MATVECS == 0 ? norms : norms + 2 * shape::HIDDEN;
 }
 
-// Matrix-vector products (matvecs) of a step: four a layer, and the LM head where logits are wanted.
+// Matrix-vector products (matvecs) of a step: four per layer, and the LM head if logits are needed.
 __device__ __forceinline__ u32 matvecs(const abi::StepArgs& args) {
   return LAYER_MATVECS * shape::LAYERS + ((args.flags & abi::STEP_HAS_HEAD) ? 1 : 0);
 }

@@ -1,11 +1,11 @@
-// Barriers among the consumer warps; barrier 0 is left to __syncthreads.
+// Barriers among the consumer warps; barrier 0 is reserved for __syncthreads.
 #pragma once
 #include "../types.cuh"
 
 namespace ptx {
 
-// Whether every thread came with `fine`: all threads get the same answer, so that they leave
-// together or not at all.
+// A barrier that returns whether `ok` is true in every thread. All threads get the same answer, so
+// they abort together or not at all.
 template <int THREADS>
 __device__ __forceinline__ bool consumers_sync_all(bool ok) {
   u32 all;

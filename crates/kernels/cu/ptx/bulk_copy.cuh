@@ -1,11 +1,11 @@
-// Bulk copies to shared memory, in the async proxy.
+// Bulk copies to shared memory, through the async proxy.
 #pragma once
 #include "memory.cuh"
 
 namespace ptx {
 
-// Orders what this thread knows of shared memory in the generic proxy before its next operations in
-// the async proxy, and the other way round.
+// Orders this thread's accesses to shared memory through the generic proxy before its later
+// operations through the async proxy, and vice versa.
 __device__ __forceinline__ void fence_proxy_async() {
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }

@@ -10,7 +10,7 @@ __device__ __forceinline__ u64 global_timer_ns() {
   return now;
 }
 
-// In units of 1,024 ns, in 32 bits: one register fewer in every wait; wraps after 73 minutes.
+// In units of 1,024 ns, in 32 bits: saves a register in every wait; wraps after 73 minutes.
 __device__ __forceinline__ u32 global_timer_1024ns() { return u32(global_timer_ns() >> 10); }
 
 // The SM's own clock; its low half wraps after 2.1 s at 2 GHz.
@@ -26,7 +26,7 @@ __device__ __forceinline__ u32 clock32() {
   return now;
 }
 
-// blockIdx.x, read where it stands and not kept.
+// blockIdx.x, read again at every use instead of kept in a register.
 __device__ __forceinline__ u32 block() {
   u32 id;
   asm volatile("mov.u32 %0, %%ctaid.x;" : "=r"(id));

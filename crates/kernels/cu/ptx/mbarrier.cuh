@@ -9,7 +9,7 @@ __device__ __forceinline__ void mbarrier_init(u64* barrier, u32 arrivals) {
                : "memory");
 }
 
-// Makes the inits visible to the async proxy, which is what completes them.
+// Makes the inits visible to the async proxy, which completes the barriers' phases.
 __device__ __forceinline__ void mbarrier_init_fence() {
   asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
 }
@@ -18,14 +18,14 @@ __device__ __forceinline__ void mbarrier_arrive(u64* barrier) {
   asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(barrier)) : "memory");
 }
 
-// Arrives and announces the bytes that a bulk copy will bring.
+// Arrives, and sets the number of bytes that a bulk copy will deliver.
 __device__ __forceinline__ void mbarrier_arrive_expect(u64* barrier, u32 bytes) {
   asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(barrier)),
                "r"(bytes)
                : "memory");
 }
 
-// One try: whether the phase with this parity has completed. Acquire, block scope.
+// Tries once: returns whether the phase with this parity has completed. Acquire, block scope.
 __device__ __forceinline__ bool mbarrier_try_wait(u64* barrier, u32 parity) {
   u32 done;
   asm volatile(
@@ -40,7 +40,7 @@ __device__ __forceinline__ bool mbarrier_try_wait(u64* barrier, u32 parity) {
   return done != 0;
 }
 
-// The same without waiting: a try may last as long as the hardware likes, a test does not.
+// The same without blocking: the hardware may suspend the thread in a try, but not in a test.
 __device__ __forceinline__ bool mbarrier_test(u64* barrier, u32 parity) {
   u32 done;
   asm volatile(

@@ -1,4 +1,5 @@
-// Loads and stores that pass between warps and blocks: one access each, no ordering beyond the word.
+// Loads and stores of words that warps and blocks exchange: one access each, no ordering beyond the
+// word.
 #pragma once
 #include "../types.cuh"
 
@@ -8,7 +9,7 @@ __device__ __forceinline__ u32 shared_address(const void* pointer) {
   return static_cast<u32>(__cvta_generic_to_shared(pointer));
 }
 
-// ---- shared memory: words that pass between warps without a barrier
+// ---- shared memory: words that warps exchange without a barrier
 
 __device__ __forceinline__ void store_shared(u32* to, u32 word) {
   asm volatile("st.relaxed.cta.shared::cta.u32 [%0], %1;" ::"r"(shared_address(to)), "r"(word)
@@ -24,7 +25,8 @@ __device__ __forceinline__ u32 load_shared(const u32* from) {
   return word;
 }
 
-// By its address, where the predicate holds: no branch. What is around it may move past it.
+// A store to an address if the predicate holds, without a branch. The compiler may move other
+// accesses past it.
 __device__ __forceinline__ void store_shared_if(bool predicate, u32 address, u32 word) {
   asm volatile(
       "{\n"
@@ -47,7 +49,7 @@ __device__ __forceinline__ u64 load_relaxed(const u64* from) {
   return word;
 }
 
-// Two units in one request. Each is one 64-bit access of its own; nothing orders the two.
+// Two units in one request. Each is a separate 64-bit access; the two are unordered.
 __device__ __forceinline__ void load_relaxed_pair(const u64* from, u64& first, u64& second) {
   asm volatile("ld.relaxed.gpu.global.v2.u64 {%0, %1}, [%2];"
                : "=l"(first), "=l"(second)

@@ -1,14 +1,14 @@
-// The consumer warps: what each of their threads knows of itself, and the block's part of a matrix.
+// The consumer warps: the state of each of their threads, and the block's part of a matrix.
 #pragma once
 #include "../ptx/barrier.cuh"
 #include "../ring.cuh"
 
-// The consumer warps' place: which stage comes next. Same for every warp.
+// A consumer thread's state. The cursor, which names the next stage, is the same in every warp.
 struct Consumer {
   const abi::StepArgs& args;
   Shared& shared;
   RingCursor cursor;
-  // False once a wait has failed; all consumers of the block leave together at the next barrier.
+  // False once a wait has failed; all consumers of the block exit together at the next barrier.
   bool ok = true;
   // Empty in builds without the X-ray.
   ::xray::Notes log;
@@ -24,7 +24,7 @@ struct Consumer {
 };
 
 // This block's part of `count` tiles: a contiguous range, by the same rule as on the host. 32 bits
-// suffice for a vocabulary's tiles times 256 blocks, and a 64-bit division is 150 instructions.
+// suffice for a vocabulary's tiles times 256 blocks; a 64-bit division would take 150 instructions.
 struct TileRange {
   int begin, end;
 };

@@ -4,12 +4,12 @@
 
 namespace xray {
 
-// How long a lane has seen nothing new. Its timeout begins anew with every record: a launch may
-// consist of many long waits, each of which is within the consumers' timeout.
+// How long a lane has seen nothing new. Every record restarts its timeout: a launch may consist of
+// many long waits, each within the consumers' timeout.
 struct Idle {
   u32 begin = ptx::global_timer_1024ns(), count = 0;
 
-  // Whether to keep looking, after `records` in all: the roles that are looked at may have aborted.
+  // Returns whether to keep looking, after `records` in all: the observed roles may have aborted.
   __device__ __forceinline__ bool expects_more(const abi::StepArgs& args, u32 records) {
     if (ptx::load_relaxed(&args.control->abort) != 0) return false;
     const u32 now = ptx::global_timer_1024ns();

@@ -6,12 +6,12 @@
 #include "../ring.cuh"
 #include "consumer.cuh"
 
-// Longest wait for copies that are under way when the stream ends. A copy takes microseconds: what
-// has not arrived by then was never issued (an injected fault).
+// Timeout for copies in flight when the stream ends. A copy takes microseconds: one that has not
+// arrived by then was never issued (an injected fault).
 constexpr u32 COPY_NS_MOST = 10000000;
 
-// The loading lane's side. Who arrives: this lane on `full` (with the copy's bytes), one lane of
-// each warp of the stage's team on `empty`. Who waits: this lane on `empty`, that team on `full`.
+// The loader lane's side of the ring. This lane arrives on `full` (with the copy's bytes) and waits
+// on `empty`. One lane of each warp of the stage's team arrives on `empty`; that team waits on `full`.
 struct Loader {
   const abi::StepArgs& args;
   Shared& shared;
@@ -39,9 +39,9 @@ struct Loader {
     return true;
   }
 
-  // Waits until every issued copy has arrived, in a bounded time. A stage before the cursor was
-  // filled last in the cursor's round, the others in the round before it; a stage that was never
-  // filled counts as complete, as in wait_empty.
+  // Waits until every issued copy has arrived, with a timeout. Stages before the cursor were last
+  // filled in the cursor's round, the others in the round before. A stage that was never filled
+  // counts as complete, as in wait_empty.
   __device__ __forceinline__ void wait_for_copies() {
     const u32 begin = ptx::global_timer_1024ns();
 #pragma unroll 1
@@ -54,8 +54,8 @@ struct Loader {
   }
 };
 
-// Hands a contiguous range of tiles to `each`, in pieces of at most a stage. Returns false as soon
-// as `each` does.
+// Calls `each` for a contiguous range of tiles, in pieces of at most one stage. Returns false as
+// soon as `each` does.
 template <class Each>
 __device__ __forceinline__ bool each_piece(const u8* tiles, int count, TileBytes tile_bytes, u32 layer,
                                            abi::Phase phase, Each& each) {
@@ -70,7 +70,7 @@ __device__ __forceinline__ bool each_piece(const u8* tiles, int count, TileBytes
   return true;
 }
 
-// Hands this block's weight stream to `each`, piece by piece. Returns false on abort.
+// Calls `each` for every piece of this block's weight stream. Returns false on abort.
 template <class Each>
 __device__ __forceinline__ bool weight_stream(const abi::StepArgs& args, Each& each) {
 #pragma unroll 1

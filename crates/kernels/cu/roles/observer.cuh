@@ -1,29 +1,29 @@
-// In X-ray builds only: a lane in a warp of its own sees every copy arrive, and takes anchors, which tie
-// the SM's clock to the timer that all SMs share.
+// In X-ray builds only: a lane in a separate warp records when every copy arrives, and takes
+// anchors, which tie the SM's clock to the timer that all SMs share.
 #pragma once
 #include "../ring.cuh"
 #include "idle.cuh"
 
 namespace xray {
 
-// Between two anchors: so many looks, each of some 0.1 us; a copy counts for several. The clock's
-// rate follows the load within microseconds, between 1.6 and 2.0 GHz on an H200, and what it does
-// between two anchors is not seen.
+// Number of looks between two anchors, of about 0.1 us each; a copy counts for several. The clock's
+// rate follows the load within microseconds, between 1.6 and 2.0 GHz on an H200, and its changes
+// between two anchors are not recorded.
 constexpr u32 LOOKS_PER_ANCHOR = 12;
 constexpr u32 LOOKS_PER_COPY = 6;
-// Longest time between the two readings around the timer's, in clocks, for an anchor to count.
+// Most clocks between the two clock readings around the timer's reading in a valid anchor.
 constexpr u32 ANCHOR_CLOCKS_MOST = 128;
 
-// One moment on both clocks. False where the readings lie too far apart.
+// Reads one moment on both clocks. Returns false if the readings are too far apart.
 __device__ __forceinline__ bool take_anchor(ulonglong2& anchor) {
   const u64 before = ptx::clock64(), global = ptx::global_timer_ns(), after = ptx::clock64();
   anchor = {before + (after - before) / 2, global};
   return after - before <= ANCHOR_CLOCKS_MOST;
 }
 
-// The observer. It waits for every stage in its turn, as the consumers do; a stage is free only when
-// the observer has released it too (ring_init), so that it misses no round. The header's epoch is
-// written last: a header that holds a step's epoch is complete.
+// The observer waits for every stage in turn, as the consumers do. A stage is free only when the
+// observer has released it too (ring_init), so it misses no round. It writes the header's epoch
+// last: a header that holds a step's epoch is complete.
 __device__ __forceinline__ void observe(const abi::StepArgs& args, Shared& shared) {
   if (!ON) return;
   Log<ARRIVALS_AT, abi::XRAY_COPIES, u32> arrivals(args);
@@ -49,7 +49,7 @@ __device__ __forceinline__ void observe(const abi::StepArgs& args, Shared& share
     } else if (looks % SPINS_PER_LOOK == 0 && !idle.expects_more(args, arrivals.count)) {
       return;
     } else {
-      // The warps that compute need the issue slots.
+      // Leaves the issue slots to the computing warps.
       __nanosleep(40);
     }
     done = ended && ptx::load_shared(&words.issued) == 1 + arrivals.count;

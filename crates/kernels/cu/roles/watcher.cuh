@@ -1,26 +1,26 @@
-// In X-ray builds only: a lane in a warp of its own reads the clock when thread 0 notes a moment. It
-// is a short loop: one of 14 KB of code, which also decoded the notes, cost the consumers 9 us of a
-// token of 540 on an H200 (notes/xray.md).
+// In X-ray builds only: a lane in a separate warp reads the clock when thread 0 notes a moment. It
+// is a short loop: one with 14 KB of code, which also decoded the notes, cost the consumers 9 us of
+// a 540 us token on an H200 (notes/xray.md).
 #pragma once
 #include "../fault.cuh"
 #include "idle.cuh"
 
 namespace xray {
 
-// Looks between two looks at the timer and the abort word.
+// Number of looks between two checks of the timer and the abort word.
 constexpr u32 WATCHER_LOOKS = 4096;
 
 __device__ __forceinline__ bool begins_wait(abi::Moment moment) {
   return moment >= abi::Moment::Asked && moment <= abi::Moment::AskedLogits;
 }
 
-// What the watcher has seen of the last units that were polled.
+// The last polled units, as the watcher has seen them.
 struct Last {
   u32 address = 0, clock = 0;
 };
 
-// Looks at a note, and at the last units, until the note is there or it has looked WATCHER_LOOKS
-// times. Returns the clock of the last look.
+// Loads a note and the last units until the note is written, at most WATCHER_LOOKS times. Returns
+// the clock of the last load.
 __device__ __forceinline__ u32 look_at(const u32* place, u32& note, Last& last) {
   u32 clock;
 #pragma unroll 1
@@ -30,13 +30,14 @@ __device__ __forceinline__ u32 look_at(const u32* place, u32& note, Last& last) 
     clock = ptx::clock32();
     if (address != last.address) last = {address, clock};
     if (note != 0) break;
-    // Without this pause a token takes 0.3% longer on an H200: the consumers need shared memory, too.
+    // Without this pause a token takes 0.3% longer on an H200: the loads delay the consumers' own
+    // accesses to shared memory.
     __nanosleep(20);
   }
   return clock;
 }
 
-// The watcher: it looks at the next note and at the last units again and again, every 20 to 60 ns.
+// The watcher: loads the next note and the last units every 20 to 60 ns.
 __device__ __forceinline__ void watch(const abi::StepArgs& args) {
   if (!ON) return;
   Log<NOTES_AT, abi::XRAY_NOTES, uint2> log(args);
@@ -58,7 +59,7 @@ __device__ __forceinline__ void watch(const abi::StepArgs& args) {
       const u32 unit = (last.address - u32(reinterpret_cast<u64>(args.slots))) / sizeof(u64);
       clock = last.clock, note |= (1 + unit) << abi::XRAY_MOMENT_BITS;
     }
-    // What other warps saw before thread 0 began to wait does not count.
+    // Units that other warps saw before thread 0 began to wait do not count.
     if (begins_wait(moment)) ptx::store_shared(&words.last, last.address = 0);
     log.put({clock, note});
   }

@@ -1,17 +1,17 @@
-//! Checkpoints of other kinds, told by the names of their tensors or by what lies in the folder:
-//! "missing" is true of them, and helps nobody.
+//! Recognizes other kinds of checkpoints by their tensors' names or by the folder's files, since
+//! the message that a tensor is missing would not help.
 
 use super::shard::Shard;
 use crate::ModelError;
 use std::path::Path;
 
-/// What makes a kind of checkpoint known: a part of a tensor's name, and what such files are.
+/// How a kind of checkpoint is recognized: a part of a tensor's name, and a description.
 struct Layout {
     is_one: fn(&str) -> bool,
     what: &'static str,
 }
 
-/// In order: what is told first says more.
+/// In order: earlier entries are more specific.
 const LAYOUTS: [Layout; 9] = [
     Layout {
         is_one: |name| name.contains("lora_A") || name.contains("lora_B"),
@@ -58,7 +58,7 @@ const LAYOUTS: [Layout; 9] = [
     },
 ];
 
-/// The error, or what kind of checkpoint this is where its names say so.
+/// Returns the error, or a better one if the names show the kind of checkpoint.
 pub(super) fn explained(error: ModelError, shards: &[Shard]) -> ModelError {
     if !matches!(error, ModelError::Tensor { .. }) {
         return error;
@@ -74,8 +74,8 @@ pub(super) fn explained(error: ModelError, shards: &[Shard]) -> ModelError {
     error
 }
 
-/// What lies in a folder that has neither weights nor an index: the end of a file's name, and what
-/// to do.
+/// Files in a folder that has neither weights nor an index: the end of a file's name, and the
+/// advice.
 const FILES: [(&str, &str); 6] = [
     ("adapter_model.safetensors", "a LoRA adapter: merge it into its base model first"),
     ("adapter_config.json", "a LoRA adapter: merge it into its base model first"),
@@ -97,7 +97,7 @@ const FILES: [(&str, &str); 6] = [
     ),
 ];
 
-/// Why a folder has no weights, where what it holds instead says so.
+/// Returns why a folder has no weights, if its other files show that.
 pub(super) fn instead_of_weights(dir: &Path) -> Option<ModelError> {
     if dir.join(super::SINGLE).exists() {
         return None;

@@ -1,4 +1,4 @@
-//! Where each tensor of a model lies in the files, its type and shape checked.
+//! Finds each tensor's place in the files, and checks its type and shape.
 
 use super::shard::Shard;
 use super::{INDEX, quantized};
@@ -11,11 +11,11 @@ use std::ops::Range;
 /// A file, and bytes of it.
 pub(super) type Place = (usize, Range<usize>);
 
-/// Where a tensor's values lie, and what they are; bf16 where nothing else is said.
+/// The place of a tensor's values, and their type; bf16 unless stated otherwise.
 #[derive(Debug)]
 pub(super) struct Stored {
     pub(super) values: Place,
-    /// The type of values that are rounded to bf16.
+    /// The stored type, if values are rounded to bf16.
     pub(super) wide: Option<WideType>,
     /// The scales of an FP8 tensor.
     pub(super) scales: Option<(Place, ScaleType)>,
@@ -69,7 +69,7 @@ pub(super) fn in_order<'a>(
     all.filter_map(|tensor| places.get(&tensor).map(|stored| (tensor, stored)))
 }
 
-/// Refuses tensors of other names: a bias, for instance, would change what is computed.
+/// Refuses tensors with other names: a bias, for instance, would change the result.
 fn refuse_unknown(
     shards: &[Shard],
     known: &BTreeSet<String>,
@@ -88,7 +88,7 @@ fn refuse_unknown(
     Ok(())
 }
 
-/// The bytes of a tensor that has one of these types and the shape that the configuration asks.
+/// Returns the bytes of a tensor that has one of these types and the configuration's shape.
 fn place(
     shard: &Shard,
     tensor: Tensor,
@@ -113,7 +113,7 @@ fn place(
     Ok((shard.bytes_of(info), info.dtype))
 }
 
-/// Which file holds a tensor.
+/// Returns the file that holds a tensor.
 fn shard_of(
     name: &str,
     shards: &[Shard],

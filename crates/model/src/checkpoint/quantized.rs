@@ -1,8 +1,8 @@
-//! FP8 checkpoints: which of them are read, and where their scales are.
+//! FP8 checkpoints: which kinds are supported, and where their scales are.
 //!
-//! Read are those of compressed-tensors (llm-compressor) with a scale for each output channel:
-//! `weight` in E4M3 `[rows, cols]` beside `weight_scale` `[rows, 1]`. What is not a row's scale
-//! (blocks, one scale a tensor, groups) is refused by name.
+//! Supported are those of compressed-tensors (llm-compressor) with one scale per output channel:
+//! `weight` in E4M3 `[rows, cols]` and `weight_scale` `[rows, 1]`. Other scales (per block, tensor
+//! or group) are refused by name.
 
 use super::places::Place;
 use super::{Checkpoint, Shard, Tensor};
@@ -11,15 +11,14 @@ use safetensors::tensor::Dtype;
 use serde_json::Value;
 use std::path::Path;
 
-/// What to do with a checkpoint whose scales are not those of rows.
+/// The advice for a checkpoint whose scales are not per row.
 const CURE: &str = "only one scale per row is supported: name the bf16 checkpoint and pack it \
                     with `--format fp8`";
 
 /// The configuration of a folder, and whether its tensors may be FP8.
 ///
 /// # Errors
-/// Those of [`Config::read`], and [`ModelError::Unsupported`] for a way of quantizing that is not
-/// read.
+/// Those of [`Config::read`], and [`ModelError::Unsupported`] for an unsupported quantization.
 fn read_config(path: &Path) -> Result<(Config, bool), ModelError> {
     parse_config(&small_file::read(path)?, path)
 }
@@ -27,11 +26,11 @@ fn read_config(path: &Path) -> Result<(Config, bool), ModelError> {
 /// The same of a `config.json`'s text; `path` is only for messages.
 ///
 /// # Errors
-/// Those of [`Config::parse`], and a way of quantizing that is not read (named).
+/// Those of [`Config::parse`], and an unsupported quantization (named).
 pub fn parse_config(text: &[u8], path: &Path) -> Result<(Config, bool), ModelError> {
     let mut fields = config::fields(text, path)?;
     let unsupported = |what| ModelError::Unsupported { path: path.to_owned(), what };
-    // Its name before transformers 4.45: the same fact in another place.
+    // The name before transformers 4.45, for the same object.
     if let Some(value) = fields.get("compression_config").filter(|value| !value.is_null()) {
         let method = value.get("quant_method").unwrap_or(&Value::Null);
         return Err(unsupported(format!(
@@ -46,8 +45,7 @@ pub fn parse_config(text: &[u8], path: &Path) -> Result<(Config, bool), ModelErr
     Ok((Config::from_fields(&fields, path)?, quantization.is_some()))
 }
 
-/// What an object may say besides what is asked of it: keys that change nothing about the values
-/// that codes and scales stand for.
+/// Keys that an object may also have, since they do not change the values of codes and scales.
 const IDLE: [&str; 6] = [
     "quant_method",
     "quantization_status",
@@ -56,12 +54,12 @@ const IDLE: [&str; 6] = [
     "version",
     "format",
 ];
-/// The same of a group; activations are computed with as they are, and never quantized here.
+/// The same for a group; activations are never quantized here.
 const IDLE_OF_GROUP: [&str; 2] = ["targets", "input_activations"];
-/// The same of a group's weights: how their scales were found.
+/// The same for a group's weights: how their scales were found.
 const IDLE_OF_WEIGHTS: [&str; 4] = ["observer", "observer_kwargs", "scale_dtype", "zp_dtype"];
 
-/// Whether this is E4M3 with a scale a row, and nothing more.
+/// Checks that this is E4M3 with one scale per row, and nothing more.
 fn check_quantization(value: &Value) -> Result<(), String> {
     let shown = |name: &str| value.get(name).unwrap_or(&Value::Null).to_string();
     if let Some(size) = value.get("weight_block_size").filter(|size| !size.is_null()) {
@@ -100,7 +98,7 @@ fn check_quantization(value: &Value) -> Result<(), String> {
     }
 }
 
-/// The keys of an object that say something.
+/// Returns the keys of an object whose values are not empty.
 fn said(value: &Value) -> impl Iterator<Item = (&String, &Value)> {
     value.as_object().into_iter().flatten().filter(|(_, value)| !value.is_null())
 }
@@ -112,7 +110,7 @@ fn not_understood(key: &str, value: &Value) -> String {
     )
 }
 
-/// Rotations: weights that are stored rotated, and activations that would have to be.
+/// Rotations: weights that are stored rotated, which need rotated activations.
 fn check_transform(value: &Value) -> Result<(), String> {
     let groups = value.get("config_groups").unwrap_or(value);
     match groups.as_object().and_then(|groups| groups.keys().next()) {
@@ -125,7 +123,7 @@ fn check_transform(value: &Value) -> Result<(), String> {
     }
 }
 
-/// Weights of which only some are stored.
+/// Refuses sparse weights, of which only some are stored.
 fn check_sparsity(value: &Value) -> Result<(), String> {
     match value.get("format").unwrap_or(&Value::Null) {
         Value::Null if value.as_object().is_some_and(serde_json::Map::is_empty) => Ok(()),
@@ -182,14 +180,14 @@ pub(super) fn scale_name(tensor: &str) -> String {
     format!("{tensor}_scale")
 }
 
-/// Whether a tensor of this name may be there and is not read: scales for activations, which are
-/// never quantized here.
+/// Returns whether a tensor with this name is ignored: scales for activations, which are never
+/// quantized here.
 pub(super) fn is_for_activations(name: &str) -> bool {
     name.ends_with(".input_scale")
 }
 
-/// Whether the tensor is stored in FP8. Block scales have a name of their own, which
-/// counts whatever `config.json` says.
+/// Returns whether the tensor is stored in FP8. Block scales have another name, which counts
+/// regardless of `config.json`.
 pub(super) fn is_fp8(shard: &Shard, tensor: Tensor) -> Result<bool, ModelError> {
     let name = tensor.name();
     let blocks = format!("{name}_scale_inv");
@@ -200,7 +198,7 @@ pub(super) fn is_fp8(shard: &Shard, tensor: Tensor) -> Result<bool, ModelError> 
     Ok(dtype == Some(Dtype::F8_E4M3) && !tensor.is_norm())
 }
 
-/// Checks type and shape of the scales of an FP8 tensor, and gives their place.
+/// Checks type and shape of the scales of an FP8 tensor, and returns their place.
 pub(super) fn place_scales(
     shards: &[Shard],
     shard: usize,
@@ -231,17 +229,17 @@ impl Checkpoint {
     /// The configuration of a folder that [`Checkpoint::open_quantized`] opens.
     ///
     /// # Errors
-    /// Those of [`Config::read`], and a way of quantizing that is not read (named).
+    /// Those of [`Config::read`], and an unsupported quantization (named).
     pub fn read_config(dir: &Path) -> Result<Config, ModelError> {
         Ok(read_config(&dir.join("config.json"))?.0)
     }
 
     /// Opens a checkpoint whose matrices may be FP8, as [`Checkpoint::open`] opens one in bf16.
-    /// [`crate::Weights::stored`] gives its tensors; [`crate::Weights::view`] panics for one that
-    /// is not bf16.
+    /// [`crate::Weights::stored`] returns its tensors; [`crate::Weights::view`] panics for a tensor
+    /// that is not bf16.
     ///
     /// # Errors
-    /// Those of [`Checkpoint::open`], and a way of quantizing that is not read (named).
+    /// Those of [`Checkpoint::open`], and an unsupported quantization (named).
     pub fn open_quantized(dir: &Path) -> Result<Checkpoint, ModelError> {
         let (config, quantized) = read_config(&dir.join("config.json"))?;
         Checkpoint::open_with(dir, &config, quantized)

@@ -1,4 +1,4 @@
-//! The files of a checkpoint, and the index that says which tensor is in which.
+//! The files of a checkpoint, and the index that maps tensors to files.
 
 use super::{INDEX, SINGLE, layouts};
 use crate::{ModelError, json, safetensors_file, small_file};
@@ -19,8 +19,8 @@ pub(super) struct Shard {
     metadata: Metadata,
 }
 
-/// Opens the files; with them comes, for a sharded checkpoint, which file the index lists for
-/// each tensor.
+/// Opens the files; for a sharded checkpoint, also returns the file that the index lists for each
+/// tensor.
 pub(super) fn open_all(dir: &Path) -> Result<(Vec<Shard>, BTreeMap<String, String>), ModelError> {
     let (single, index) = (dir.join(SINGLE), dir.join(INDEX));
     if single.exists() || !index.exists() {
@@ -37,7 +37,7 @@ pub(super) fn open_all(dir: &Path) -> Result<(Vec<Shard>, BTreeMap<String, Strin
     Ok((shards, listed_in))
 }
 
-/// Refuses a tensor that two files hold: programs take one or the other.
+/// Refuses a tensor that is in two files: programs differ in which one they read.
 fn check_once(shards: &[Shard]) -> Result<(), ModelError> {
     let mut seen: BTreeMap<String, &Shard> = BTreeMap::new();
     for shard in shards {
@@ -54,7 +54,7 @@ fn check_once(shards: &[Shard]) -> Result<(), ModelError> {
 /// Reads the `weight_map` of an index: tensor name to file name.
 ///
 /// # Errors
-/// Text that is no index, a tensor that is listed twice, or a file name that would lead out of the
+/// Text that is not an index, a tensor that is listed twice, or a file name that would escape the
 /// folder.
 pub fn parse_index(text: &[u8], path: &Path) -> Result<BTreeMap<String, String>, ModelError> {
     #[derive(serde::Deserialize)]
@@ -71,7 +71,7 @@ pub fn parse_index(text: &[u8], path: &Path) -> Result<BTreeMap<String, String>,
         return Err(damaged("weight_map lists no tensor".into()));
     }
     for name in index.weight_map.values() {
-        // A folder that a stranger made must not make us read files elsewhere.
+        // An untrusted folder must not make us read files outside it.
         let plain = Path::new(name).file_name().is_some_and(|file| file == name.as_str());
         if !plain || name.contains('\\') || name.contains(char::is_control) {
             return Err(damaged(format!(
@@ -86,7 +86,7 @@ impl Shard {
     fn open(path: PathBuf) -> Result<Shard, ModelError> {
         let file = File::open(&path).map_err(ModelError::io(&path))?;
         // SAFETY: the map is read-only and private to this process; a checkpoint is not written
-        // to while it is open (a file truncated underneath us would end the process by SIGBUS).
+        // to while it is open (truncating the file would end the process by SIGBUS).
         let map = unsafe { Mmap::map(&file) }.map_err(ModelError::io(&path))?;
         let (data_offset, metadata) = safetensors_file::read_header(&map, &path)?;
         Ok(Shard { path, map, data_offset, metadata })
@@ -97,7 +97,7 @@ impl Shard {
         self.info(name).is_some()
     }
 
-    /// What the header says of a tensor.
+    /// Returns the header's entry for a tensor.
     pub(super) fn info(&self, name: &str) -> Option<&TensorInfo> {
         self.metadata.info(name)
     }
@@ -111,7 +111,7 @@ impl Shard {
         ModelError::Tensor { path: self.path.clone(), name: name.into(), what }
     }
 
-    /// The bytes of a tensor: the library has checked that they lie in the file.
+    /// Returns the bytes of a tensor: the library has checked that they are within the file.
     pub(super) fn bytes_of(&self, info: &TensorInfo) -> Range<usize> {
         let (begin, end) = info.data_offsets;
         self.data_offset + begin..self.data_offset + end

@@ -4,16 +4,16 @@ use super::Reader;
 use crate::ModelError;
 use serde_json::{Map, Value};
 
-/// Where RoPE is described beside the top level: transformers 5 writes the second, earlier
+/// The objects that describe RoPE, besides the top level: transformers 5 writes the second, earlier
 /// versions the first.
 const OBJECTS: [&str; 2] = ["rope_scaling", "rope_parameters"];
 
 impl Reader<'_> {
-    /// RoPE's base, from every place that gives it.
+    /// Returns RoPE's base, from every place that states it.
     ///
     /// # Errors
-    /// No base, a base that is no positive number, two bases that differ (transformers 4 would
-    /// take one of them and transformers 5 the other), and whatever is not plain RoPE.
+    /// No base, a base that is not a positive number, two bases that differ (transformers 4 would
+    /// use one of them and transformers 5 the other), or a RoPE variant.
     pub(super) fn rope_theta(&self) -> Result<f64, ModelError> {
         let mut found: Option<(String, f64)> = None;
         let mut add = |place: String, value: &Value| {
@@ -48,9 +48,9 @@ impl Reader<'_> {
         }
     }
 
-    /// Refuses, by name, whatever would turn by other angles.
+    /// Refuses, by name, RoPE variants with other angles.
     fn refuse_scaling(&self, name: &str, rope: &Map<String, Value>) -> Result<(), ModelError> {
-        // The type first: the other keys follow from it.
+        // Checks the type first, since the other keys depend on it.
         let is_type = |key: &str| matches!(key, "rope_type" | "type");
         let (types, others): (Vec<_>, Vec<_>) =
             rope.iter().filter(|(_, value)| !value.is_null()).partition(|(key, _)| is_type(key));

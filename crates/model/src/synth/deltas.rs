@@ -1,8 +1,8 @@
 //! Trained deltas over seeded random weights: a model of gigabytes, rebuilt from megabytes.
 //!
-//! A folder holds, beside the `config.json` and the tokenizer of the model, `standin.json` with
-//! `base_seed` (the seed of the base weights) and `model_sha256` (of the file that the rebuild
-//! must give), and the deltas, in any number of files:
+//! A folder holds the model's `config.json` and tokenizer; `standin.json` with `base_seed` (the
+//! seed of the base weights) and `model_sha256` (of the rebuilt file); and the deltas, in any
+//! number of files:
 //!
 //! | tensor | its deltas |
 //! |---|---|
@@ -10,9 +10,9 @@
 //! | projection | `NAME.scale` F32 `[1]`, `NAME.a` I8 `[R, cols]`, `NAME.b` I8 `[R, rows]` |
 //! | embedding | `NAME.rows` I8 `[used, cols]`, `NAME.scale` F32 `[1]`, `NAME.offset` F32 `[cols]` |
 //!
-//! Each I8 matrix has one F32 scale a row, under its name and `_scale`. All arithmetic is f32, each
-//! product and each sum rounded by itself (no fused multiply-add), and bf16 is to nearest, ties to
-//! even. With codes multiplied by their scales first:
+//! Each I8 matrix has one F32 scale per row, under its name and `_scale`. All arithmetic is f32;
+//! each product and each sum is rounded separately (no fused multiply-add). Rounding to bf16 is to
+//! nearest, ties to even. With codes multiplied by their scales first:
 //!
 //! - projection: `scale * base`, plus `b[r, row] * a[r, col]` with r ascending;
 //! - embedding, the first `used` rows: the rows as they are;
@@ -33,7 +33,7 @@ use std::path::{Path, PathBuf};
 const COMPANIONS: [&str; 4] =
     ["config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json"];
 
-/// An open folder of deltas, every tensor of it checked.
+/// An open folder of deltas, whose tensors are all checked.
 #[derive(Debug)]
 pub struct Deltas {
     config: Config,
@@ -115,7 +115,7 @@ impl Deltas {
     }
 }
 
-/// How the values of one tensor are changed.
+/// The change of one tensor's values.
 #[derive(Debug)]
 pub(super) enum Change {
     /// Other values, in bf16.
@@ -203,14 +203,14 @@ fn scaled(scale: f32, bf16s: &[u8], sums: &mut [f32]) {
     }
 }
 
-/// Two roundings: the compiler never fuses a product and a sum that are written apart.
+/// Rounds twice: the compiler never fuses a separate product and sum.
 fn add_product(factor: f32, row: &[f32], sums: &mut [f32]) {
     for (sum, value) in sums.iter_mut().zip(row) {
         *sum += factor * value;
     }
 }
 
-/// Stores the sums as bf16, and tells whether all are finite.
+/// Stores the sums as bf16, and returns whether all are finite.
 fn store(sums: &[f32], bytes: &mut [u8]) -> bool {
     let infinity = i32::from(bf16::INFINITY.to_bits());
     let mut largest = 0;
@@ -222,7 +222,7 @@ fn store(sums: &[f32], bytes: &mut [u8]) -> bool {
     largest < infinity
 }
 
-/// A matrix of int8 codes with one scale a row.
+/// A matrix of int8 codes with one scale per row.
 #[derive(Debug)]
 pub(super) struct Coded {
     scales: Vec<f32>,
@@ -246,7 +246,7 @@ impl Coded {
 struct Source {
     dir: PathBuf,
     files: Vec<Content>,
-    /// The file that has the tensor, and what it says of it.
+    /// The file that has the tensor, and the tensor's entry.
     infos: BTreeMap<String, (usize, TensorInfo)>,
     taken: BTreeSet<String>,
 }
@@ -280,13 +280,13 @@ impl Source {
         Ok(source)
     }
 
-    /// An error of a tensor, with the file that holds it, or the folder where none does.
+    /// Returns an error of a tensor, with the file that holds it, or the folder if none does.
     fn error(&self, name: &str, what: String) -> ModelError {
         let file = self.infos.get(name).map(|(file, _)| &self.files[*file].path);
         ModelError::Tensor { path: file.unwrap_or(&self.dir).clone(), name: name.into(), what }
     }
 
-    /// The bytes of a tensor of this type, and its size along the dimension that is free.
+    /// Returns the bytes of a tensor of this type, and its size along the free dimension.
     fn take(
         &mut self,
         name: &str,

@@ -12,8 +12,8 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Elements that one task makes and writes at once, about: 4 MiB, which is large enough for the
-/// disk and small enough to stay in the cache until it is written.
+/// Approximate number of elements that one task makes and writes at once: 4 MiB, large enough for
+/// the disk and small enough to stay in the cache until written.
 const CHUNK_ELEMENTS: usize = 1 << 21;
 
 const WEIGHTS: &str = "model.safetensors";
@@ -25,12 +25,12 @@ pub type Progress<'a> = &'a (dyn Fn(u64) -> std::io::Result<()> + Sync);
 /// `generation_config.json` and `model.safetensors`. It writes no tokenizer, since the
 /// tokens have no meaning.
 ///
-/// The folder appears whole or not at all. A process that is killed leaves a temporary folder
-/// beside it, which the next write there removes. `progress` is told the bytes of weights written
-/// so far, of [`file_bytes`], by several threads and not always in order.
+/// The folder appears whole or not at all. A killed process leaves a temporary folder beside it,
+/// which the next write there removes. Several threads call `progress` with the bytes of weights
+/// written so far, out of [`file_bytes`], not always in order.
 ///
 /// # Errors
-/// A folder that exists and is not empty, or what the system says of the disk.
+/// A folder that exists and is not empty, or an error of the disk.
 pub fn write(config: &Config, seed: u64, dir: &Path, progress: Progress) -> Result<(), ModelError> {
     let generation = serde_json::json!({"do_sample": false, "eos_token_id": config.eos_ids});
     let companions = [
@@ -48,8 +48,8 @@ impl Deltas {
     /// [`write()`]; it is also called while the written file is read again to check its sha256.
     ///
     /// # Errors
-    /// Those of [`write()`], a value that is not finite (its tensor is named), or a file that is
-    /// not the one that `standin.json` promises.
+    /// Those of [`write()`], a value that is not finite (the message names its tensor), or a file
+    /// whose sha256 is not the one in `standin.json`.
     pub fn write(&self, dir: &Path, progress: Progress) -> Result<(), ModelError> {
         write_folder(dir, self.companions(), |partial| {
             let path = partial.join(WEIGHTS);
@@ -65,8 +65,7 @@ impl Deltas {
     }
 }
 
-/// Makes a folder of these files and of the weights, which `write_weights` writes into the folder
-/// that it is given.
+/// Makes a folder with these files and the weights, which `write_weights` writes into it.
 fn write_folder(
     dir: &Path,
     companions: &[(&str, Vec<u8>)],
@@ -81,7 +80,8 @@ fn write_folder(
     Ok(folder.commit()?)
 }
 
-/// The sha256 of a file in hexadecimal; an error of `proceed`, called between parts, ends it.
+/// Returns the sha256 of a file in hexadecimal. It calls `proceed` between parts, and an error of
+/// `proceed` ends it.
 fn sha256(path: &Path, proceed: impl Fn() -> std::io::Result<()>) -> std::io::Result<String> {
     let (mut file, mut hasher) = (File::open(path)?, Sha256::new());
     let mut buffer = vec![0; 2 * CHUNK_ELEMENTS];

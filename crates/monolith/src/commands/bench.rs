@@ -1,4 +1,4 @@
-//! `monolith bench`: the speed of an engine, verified where its gate passed.
+//! `monolith bench`: the speed of an engine, verified if its gate has passed.
 
 use crate::args::{BenchArgs, RooflineArgs};
 use crate::exit::{Code, Exit};
@@ -12,11 +12,11 @@ use monolith_harness::predict::Calibration;
 use monolith_harness::prompts::{PromptIds, bench_ids};
 use monolith_harness::record::RunFolder;
 
-/// Measures every test and prints the rows. With a passed gate of this run its folder keeps them;
-/// without one they are marked, and nothing is written.
+/// Measures every test and prints the rows. If this run has a passed gate, its folder keeps the
+/// rows; otherwise they are marked as unverified, and nothing is written.
 ///
 /// # Errors
-/// Code 2 if there is room for no test; code 5 without a gate where one is required.
+/// Code 2 if no test fits; code 5 if a gate is required and none has passed.
 pub fn run(args: &BenchArgs) -> Result<(), Exit> {
     let setup = Setup::new(&args.engine)?;
     let ids = args.ids.as_deref().map(PromptIds::read).transpose().map_err(input_exit)?;
@@ -74,7 +74,8 @@ fn own_prompts(model: &Model) -> Result<PromptIds, Exit> {
     bench_ids(&model.dir, model.config()?.vocab).map_err(exit_of)
 }
 
-/// The passed gate of what is measured. Without one the rows are unverified, and it is said why.
+/// Returns the passed gate of the measured engine. Without one it prints why the rows are
+/// unverified.
 fn gate(
     args: &BenchArgs,
     subject: &Bench,
@@ -104,7 +105,7 @@ fn no_run(args: &BenchArgs) -> String {
     format!("{} holds no gate of this machine since it started", args.results.folder().display())
 }
 
-/// Why there is no row.
+/// Says why there is no row.
 fn nothing(left_out: &[String]) -> String {
     match left_out {
         [] => "-p, -n and the prompts ask for none".into(),
@@ -112,7 +113,7 @@ fn nothing(left_out: &[String]) -> String {
     }
 }
 
-/// Adds the energy to the rows of a depth, where the processor counts it.
+/// Adds the energy to the rows of each depth, if the processor counts it.
 fn add_energy(
     subject: &mut Bench,
     rows: &mut [Row],
@@ -120,7 +121,7 @@ fn add_energy(
     progress: &Progress,
 ) -> Result<(), Exit> {
     if subject.probe.energy_j().is_none() {
-        say("bench: --energy: this processor has no counter of energy: left out");
+        say("bench: --energy: skipped: this processor has no energy counter");
         return Ok(());
     }
     let mut tell = |what: &str| progress.doing(what);

@@ -48,7 +48,7 @@ pub fn run(args: &DiffArgs) -> Result<(), Exit> {
     Ok(())
 }
 
-/// The last place that is compared.
+/// Returns the last place to compare.
 fn stop(args: &DiffArgs, config: &Config) -> Result<Stop, Exit> {
     let layers = args.layers.unwrap_or(config.layers);
     let after = match &args.stop_after {
@@ -59,7 +59,7 @@ fn stop(args: &DiffArgs, config: &Config) -> Result<Stop, Exit> {
     let stop = Stop { layers, after };
     stop.check(config.layers).or_exit(Code::Usage)?;
     if after == Phase::LmHead && layers != config.layers {
-        let what = "--stop-after lm_head compares after all layers: leave --layers out";
+        let what = "--stop-after lm_head compares after all layers: omit --layers";
         return Err(Exit::message(Code::Usage, what));
     }
     Ok(stop)
@@ -78,7 +78,7 @@ fn check_tokens(args: &DiffArgs, engine: &dyn Engine) -> Result<(), Exit> {
     Ok(())
 }
 
-/// The engine's outputs of its last step, as far as they are compared.
+/// Returns the compared outputs of the engine's last step.
 fn intermediates(engine: &dyn Engine, stop: Stop) -> Intermediates {
     let mut seen = Intermediates::default();
     for layer in 0..stop.layers {

@@ -10,10 +10,10 @@ use monolith_engine::{cpu, cuda};
 use monolith_harness::environment::nvml_state;
 use monolith_probes::{Options, ProbeError};
 
-/// Tells which engines can run.
+/// Prints which engines can run.
 ///
 /// # Errors
-/// Code 3 if the engine that was asked for cannot run.
+/// Code 3 if the requested engine cannot run.
 pub fn run(args: &DoctorArgs) -> Result<(), Exit> {
     if args.probe_child {
         return monolith_probes::run_child(&Options::default()).map_err(probe_exit);
@@ -59,7 +59,7 @@ pub fn run(args: &DoctorArgs) -> Result<(), Exit> {
             },
             match telemetry {
                 Ok(()) => "telemetry for a run's record: clocks, power, temperature".to_owned(),
-                Err(why) => format!("no telemetry, records will do without: {why}"),
+                Err(why) => format!("no telemetry for a run's record: {why}"),
             },
             model.map_or_else(|reason| reason, |dir| format!("{DEFAULT_MODEL}: {}", dir.display())),
         )
@@ -75,12 +75,13 @@ pub fn run(args: &DoctorArgs) -> Result<(), Exit> {
     }
 }
 
-/// Runs the GPU's probes: the table, or JSON; the report into a file where one is named.
+/// Runs the GPU's probes and prints the table, or JSON; writes the report to a file, if one is
+/// named.
 fn probe(args: &DoctorArgs) -> Result<(), Exit> {
     if let Some(path) = &args.out {
         check_output(path, Kind::Probes)?;
     }
-    // Nsight Compute looks at this very program, run once more.
+    // Nsight Compute profiles a second run of this program.
     let child = std::env::current_exe().ok().map(|program| {
         vec![program.to_string_lossy().into_owned(), "doctor".into(), "--probe-child".into()]
     });

@@ -1,4 +1,4 @@
-//! `monolith gate`: whether an engine computes what the model says.
+//! `monolith gate`: whether an engine computes what the model defines.
 
 use crate::args::GateArgs;
 use crate::exit::{Code, Exit};
@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 /// Runs every check and keeps the record with its run.
 ///
 /// # Errors
-/// Code 5 if a check fails; a model, reference or engine that is not to be had.
+/// Code 5 if a check fails; a model, reference or engine that is not available.
 pub fn run(args: &GateArgs) -> Result<(), Exit> {
     let setup = Setup::new(&args.engine)?;
     let named = args.reference.as_deref().map(|folder| opened(args, folder)).transpose()?;
@@ -52,18 +52,18 @@ pub fn run(args: &GateArgs) -> Result<(), Exit> {
     Err(Exit::message(Code::Gate, what))
 }
 
-/// A reference and its folder, if this engine is to run in its context.
+/// Opens the reference and checks that the engine's context is the reference's.
 fn opened(args: &GateArgs, folder: &Path) -> Result<(PathBuf, Reference), Exit> {
     let reference = Reference::open(folder).map_err(input_exit)?;
     let context = reference.summary.context;
     if args.engine.context.is_some_and(|asked| asked != context) {
-        let what = format!("--context: a gate's is its reference's, {context}: leave it out");
+        let what = format!("--context: the reference sets it to {context}: omit it");
         return Err(Exit::message(Code::Usage, what));
     }
     Ok((folder.to_owned(), reference))
 }
 
-/// The committed reference of these weights, where there is one.
+/// Returns the committed reference of these weights, if there is one.
 fn own_reference(model: &Model, pack: &Pack) -> Result<PathBuf, Exit> {
     let progress = Progress::new("gate");
     progress.doing("looking for a reference of these weights");
@@ -80,13 +80,13 @@ fn own_reference(model: &Model, pack: &Pack) -> Result<PathBuf, Exit> {
     })
 }
 
-/// The checks with their numbers, and the rule.
+/// Renders the checks with their numbers, and the rule.
 fn table(record: &GateRecord) -> String {
     let rows = numbers(&record.checks, record.reference.tolerance);
     format!("{}\n{}", verdicts("check", rows, &record.failures), settled(record))
 }
 
-/// By which rule tokens were judged, and why.
+/// Says which rule judged the tokens, and why.
 fn settled(record: &GateRecord) -> String {
     let rule = match record.checks.tokens.rule {
         Rule::Margin => "a token may differ only below the margin's tolerance",

@@ -9,7 +9,7 @@ use comfy_table::{CellAlignment, Table, presets::NOTHING};
 use monolith_pack::{Geometry, Header, Pack, ScaleSearch};
 use std::fmt::Write;
 
-/// Shows a pack's header, and what follows from it.
+/// Shows a pack's header, and the figures that follow from it.
 ///
 /// # Errors
 /// Code 4 for a missing file, 1 for a damaged one.
@@ -39,7 +39,7 @@ pub fn run(args: &InspectArgs) -> Result<(), Exit> {
     Ok(())
 }
 
-/// Tokens a second if a step only read its bytes at this speed.
+/// Returns the tokens per second of a step that only reads its bytes, at this bandwidth.
 fn roofline(header: &Header, args: &InspectArgs) -> Option<f64> {
     args.gb_s.map(|speed| speed * 1e9 / header.bytes_at(args.position) as f64)
 }
@@ -107,7 +107,7 @@ fn table(pack: &Pack, args: &InspectArgs) -> String {
     text
 }
 
-/// How the scales were chosen, unless it is the default.
+/// Says how the scales were chosen, unless by the default.
 fn scale_search(header: &Header) -> &'static str {
     match header.scale_search {
         ScaleSearch::Amax => "",
@@ -115,7 +115,7 @@ fn scale_search(header: &Header) -> &'static str {
     }
 }
 
-/// A line for each format: the layout of its tiles.
+/// Renders a line for each format: the layout of its tiles.
 fn geometry(header: &Header) -> String {
     let line = |of: &Geometry| {
         let scales =
@@ -128,7 +128,7 @@ fn geometry(header: &Header) -> String {
     header.geometry.iter().map(line).collect()
 }
 
-/// The format of this kind of section.
+/// Returns the format of this kind of section.
 fn format_of<'a>(header: &'a Header, kind: &str) -> &'a str {
     let named = |name: &str| name.rsplit('.').next() == Some(kind);
     let entry = header.sections.iter().find(|entry| named(&entry.name));

@@ -24,7 +24,7 @@ pub fn run(command: &KernelsCommand) -> Result<(), Exit> {
     Ok(())
 }
 
-/// One row a variant and architecture: what is compiled in differs between the two.
+/// Renders one row for each variant and architecture: the compiled-in constants depend on both.
 fn list() -> String {
     let mut table = Table::new();
     table.load_style(NOTHING).set_header([

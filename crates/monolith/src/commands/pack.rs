@@ -9,8 +9,8 @@ use crate::{losses, packing};
 /// Packs a model folder into a file.
 ///
 /// # Errors
-/// A missing or damaged model, weights that the format does not hold, or a folder that cannot be
-/// written to.
+/// A missing or damaged model, weights that the format cannot hold, or a folder that is not
+/// writable.
 pub fn run(args: &PackArgs) -> Result<(), Exit> {
     let model = find(&args.model.model)?;
     check_output(&args.out, Kind::Pack)?;

@@ -11,7 +11,7 @@ use std::time::Duration;
 /// Downloads a model and prints its folder.
 ///
 /// # Errors
-/// Code 6 where the hub or the network refuses, 2 for an impossible name.
+/// Code 6 if the hub or the network fails, code 2 for an impossible name.
 pub fn run(args: &PullArgs) -> Result<(), Exit> {
     let request = PullRequest {
         repo: args.model.parse::<RepoId>().or_exit(Code::Usage)?,
@@ -37,7 +37,7 @@ pub fn run(args: &PullArgs) -> Result<(), Exit> {
     Ok(())
 }
 
-/// The file that is on its way.
+/// The progress of the current download.
 struct Shown {
     progress: progress::Progress,
     file: String,
@@ -77,6 +77,6 @@ impl Progress for Shown {
         if self.quiet {
             return;
         }
-        say(&format!("{error}; once more in {:.1} s", pause.as_secs_f64()));
+        say(&format!("{error}; next try in {:.1} s", pause.as_secs_f64()));
     }
 }

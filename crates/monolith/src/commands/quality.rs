@@ -24,17 +24,17 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Interval between two lines of progress, where stderr is no terminal.
+/// Interval between two lines of progress if stderr is no terminal.
 const SAID_EVERY: Duration = Duration::from_secs(10);
 
 /// Compares a candidate with the model in bf16 and keeps the record with its run.
 ///
 /// # Errors
-/// Code 5 if a threshold does not hold; code 2 for a text or options that cannot be; a model or
-/// engine that is not to be had.
+/// Code 5 if a threshold does not hold; code 2 for an unusable text or impossible options; a model
+/// or engine that is not available.
 pub fn run(args: &QualityArgs) -> Result<(), Exit> {
     if args.engine.context.is_some() {
-        let what = "--context: it follows from --window and the prompts: leave it out";
+        let what = "--context: it follows from --window and the prompts: omit it";
         return Err(Exit::message(Code::Usage, what));
     }
     let options = QualityOptions {
@@ -44,7 +44,7 @@ pub fn run(args: &QualityArgs) -> Result<(), Exit> {
         new: args.new,
     };
     if !quality::fits(options.context, options.stride) {
-        let what = format!("--stride {}: less than --window {}", args.stride, args.window);
+        let what = format!("--stride {}: must be less than --window {}", args.stride, args.window);
         return Err(Exit::message(Code::Usage, what));
     }
     let setup = Setup::new(&args.engine)?;
@@ -83,7 +83,7 @@ pub fn run(args: &QualityArgs) -> Result<(), Exit> {
     finish(&folder, &outcome.map_err(exit_of)?)
 }
 
-/// Keeps and shows what was found.
+/// Writes and shows the record.
 fn finish(folder: &RunFolder, outcome: &Outcome) -> Result<(), Exit> {
     let record = &outcome.record;
     let path = folder.add_quality(outcome).map_err(exit_of)?;
@@ -100,7 +100,7 @@ fn finish(folder: &RunFolder, outcome: &Outcome) -> Result<(), Exit> {
     Err(Exit::message(Code::Gate, what))
 }
 
-/// An engine, and what it is in the record.
+/// An engine and its description in the record.
 struct Side {
     engine: Box<dyn Engine>,
     subject: Subject,
@@ -115,14 +115,14 @@ impl Side {
     }
 }
 
-/// The reference runs where the candidate does, with the kernel for its own format.
+/// The reference runs on the candidate's device, with the kernel for its own format.
 fn reference_engine(args: &EngineArgs) -> EngineArgs {
     let engine = if args.variant.is_some() { EngineChoice::Cuda } else { args.engine };
     let EngineArgs { threads, context, blocks, .. } = *args;
     EngineArgs { engine, threads, context, simd: args.simd.clone(), variant: None, blocks }
 }
 
-/// The text that is asked for, or the one that the model's folder holds.
+/// Returns the text that `--text` names, or the one in the model's folder.
 fn text(args: &QualityArgs, model: &Model, vocab: usize) -> Result<TextIds, Exit> {
     let own = model.dir.join("heldout.txt");
     let path: PathBuf = match &args.text {
@@ -139,7 +139,7 @@ fn text(args: &QualityArgs, model: &Model, vocab: usize) -> Result<TextIds, Exit
     text.or_exit(Code::Usage)
 }
 
-/// Whether the model has as many positions.
+/// Checks that the model has enough positions.
 fn check_room(room: usize, config: &Config) -> Result<(), Exit> {
     if room <= config.max_positions {
         return Ok(());
@@ -151,7 +151,7 @@ fn check_room(room: usize, config: &Config) -> Result<(), Exit> {
     Err(Exit::message(Code::Usage, what))
 }
 
-/// What transformers says to the prompts in bf16 and in f32, of the reference's own weights.
+/// Reads how transformers continues the prompts in bf16 and in f32, with the reference's weights.
 fn control(
     args: &QualityArgs,
     pack: &Pack,
@@ -166,7 +166,7 @@ fn control(
 }
 
 /// Reports progress: on a terminal a line that is redrawn, elsewhere a line now and then. Ctrl-C
-/// ends the program after the step that is running: every finished window and prompt is kept.
+/// ends the program after the running step; every finished window and prompt is kept.
 fn progress() -> impl FnMut(&str) {
     let terminal = std::io::stderr().is_terminal();
     let shown = if terminal { Progress::new("quality") } else { Progress::hidden() };
@@ -187,7 +187,7 @@ fn progress() -> impl FnMut(&str) {
     }
 }
 
-/// The measurements, both verdicts and the controls.
+/// Renders the measurements, both verdicts and the controls.
 fn shown(record: &QualityRecord) -> String {
     let failures = record.verdicts().as_written.failures;
     let table = verdicts("measure", numbers(&record.numbers), &failures);
@@ -195,7 +195,7 @@ fn shown(record: &QualityRecord) -> String {
     format!("{table}\n{}\n{}", lines.join("\n"), controls(record))
 }
 
-/// One verdict in a line.
+/// Renders one verdict in a line.
 fn verdict(record: &QualityRecord, by: Reading) -> String {
     let verdicts = record.verdicts();
     let own = verdicts.by(by);
@@ -210,7 +210,7 @@ fn verdict(record: &QualityRecord, by: Reading) -> String {
     format!("{}{gate}: {result}", by.name())
 }
 
-/// How far bf16 and f32 agree with nothing quantized.
+/// Says how far bf16 and f32 agree with nothing quantized.
 fn controls(record: &QualityRecord) -> String {
     let (Some(own), Some(control)) = (&record.own_control, &record.control) else {
         return "no control: bf16 was not compared with f32 (`monolith quality --help` explains \

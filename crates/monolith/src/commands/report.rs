@@ -10,8 +10,8 @@ use monolith_harness::report::Report;
 /// Prints every processor's tables.
 ///
 /// # Errors
-/// Code 2 for a results folder that was named and is not there; a folder that cannot be read; after
-/// the tables of the other runs, records that are damaged or contradict each other.
+/// Code 2 if the named results folder does not exist; a folder that cannot be read. Damaged or
+/// contradictory records are reported after the tables of the other runs.
 pub fn run(args: &ReportArgs) -> Result<(), Exit> {
     if let Some(folder) = args.results.results.as_ref().filter(|folder| !folder.is_dir()) {
         let what = format!("--results {}: no such folder", folder.display());

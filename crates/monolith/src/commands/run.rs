@@ -66,7 +66,7 @@ pub fn run(args: &RunArgs) -> Result<(), Exit> {
             write_trace(args, path, &recorded.with_pace(&headline, &pack, engine.as_mut()))
         }
         (Some(path), None) => {
-            say(&format!("monolith: no step ended, so {} was not written", path.display()));
+            say(&format!("monolith: no step finished, so {} was not written", path.display()));
             Ok(())
         }
         (None, _) => Ok(()),
@@ -77,13 +77,13 @@ pub fn run(args: &RunArgs) -> Result<(), Exit> {
 #[derive(Debug)]
 struct Outcome {
     prompt: Vec<u32>,
-    /// The text's tokens; a token that ended it is not among them.
+    /// The text's tokens, without the end-of-text token.
     generated: Vec<u32>,
     /// Time of the prompt's steps.
     prefill: Duration,
     /// Time until the first token was chosen.
     first_token: Duration,
-    /// One for each step after the prompt: the first token comes with the prompt's last step.
+    /// Times of the steps after the prompt; the prompt's last step gives the first token.
     steps: Vec<Duration>,
     why_stopped: &'static str,
 }
@@ -200,7 +200,7 @@ impl Decode<'_> {
         Ok(decoded.tokens)
     }
 
-    /// Repeats and records the last step, if the text ended before the step to be recorded.
+    /// Repeats and records the last step if the text ended before the step that `--xray-at` names.
     fn record_late(&mut self, outcome: &Outcome) -> Result<(), Exit> {
         if self.args.xray.file.is_none() || self.dump.is_some() {
             return Ok(());
@@ -252,21 +252,21 @@ fn sampler(args: &SamplingArgs) -> Sampler {
 /// The report after a decode.
 struct Report<'a> {
     outcome: &'a Outcome,
-    /// From the start of the command until the engine was loaded.
+    /// Time from the start of the command until the engine was loaded.
     load: Duration,
     engine: &'a dyn Engine,
     pack: &'a Pack,
 }
 
-/// A rate per second; 0 if no time was measured.
+/// Returns a rate per second, or 0 if no time was measured.
 fn rate(count: f64, seconds: f64) -> f64 {
     if seconds > 0.0 { count / seconds } else { 0.0 }
 }
 
 impl Report<'_> {
-    /// Seconds of the steps after the prompt.
+    /// Returns the seconds of the steps after the prompt.
     fn decode_s(&self) -> f64 {
-        // Not by `sum`: of nothing it is -0.
+        // Not with `sum`, which gives -0 for an empty list.
         self.outcome.steps.iter().fold(0.0, |sum, step| sum + step.as_secs_f64())
     }
 
@@ -338,7 +338,7 @@ impl Report<'_> {
     }
 }
 
-/// Whether the file's ending asks for the dump itself and not for the page's trace.
+/// Returns whether the file's extension asks for the dump instead of the page's trace.
 fn is_dump(path: &Path) -> bool {
     path.extension().is_some_and(|ending| ending == "xray")
 }

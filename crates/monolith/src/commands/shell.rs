@@ -11,7 +11,7 @@ use clap_mangen::Man;
 /// Prints a completion script.
 ///
 /// # Errors
-/// The reader went away.
+/// The reader closed the pipe.
 pub fn completions(shell: Shell) -> Result<(), Exit> {
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut Cli::command(), "monolith", &mut script);
@@ -19,10 +19,10 @@ pub fn completions(shell: Shell) -> Result<(), Exit> {
     Ok(())
 }
 
-/// Prints the manual page, one section a command.
+/// Prints the manual page, with one section per command.
 ///
 /// # Errors
-/// The reader went away.
+/// The reader closed the pipe.
 pub fn man() -> Result<(), Exit> {
     let command = Cli::command();
     let mut page = Vec::new();
@@ -43,7 +43,7 @@ pub fn man() -> Result<(), Exit> {
     Ok(())
 }
 
-/// A command's part of the page: what has a section of its own elsewhere is a subsection here.
+/// Renders a command's part of the page; its sections become subsections.
 fn section(above: &str, command: &Command) -> std::io::Result<String> {
     let name = format!("{above} {}", command.get_name());
     let man = Man::new(command.clone().display_name(&name).bin_name(&name));

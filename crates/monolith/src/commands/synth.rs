@@ -10,7 +10,7 @@ use std::io::ErrorKind;
 use std::path::Path;
 use std::time::Instant;
 
-/// Writes a model of synthetic weights, or one that deltas make of such weights.
+/// Writes a model with synthetic weights, or one made of such weights and deltas.
 ///
 /// # Errors
 /// An unknown shape, deltas that are damaged, a folder that exists, a full disk.
@@ -38,7 +38,7 @@ pub fn run(args: &SynthArgs) -> Result<(), Exit> {
     }
 }
 
-/// Writes, with a bar, and says what was written and how fast.
+/// Writes with a progress bar, then prints the size and the speed.
 fn written(
     args: &SynthArgs,
     config: &Config,

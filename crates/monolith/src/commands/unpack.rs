@@ -11,8 +11,8 @@ use monolith_pack::{checkpoint_bytes, write_checkpoint};
 /// Writes a pack's weights as a checkpoint folder.
 ///
 /// # Errors
-/// A missing or damaged model, weights that the format does not hold, a folder that exists or
-/// cannot be written to.
+/// A missing or damaged model, weights that the format cannot hold, a folder that exists or is not
+/// writable.
 pub fn run(args: &UnpackArgs) -> Result<(), Exit> {
     let model = find(&args.model.model)?;
     let pack = model.pack((&args.format).into())?;

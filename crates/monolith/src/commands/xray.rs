@@ -1,4 +1,4 @@
-//! `monolith xray`: what a recorded step says, and its files for other viewers.
+//! `monolith xray`: the analysis of a recorded step, and its files for other viewers.
 
 use crate::args::{ExportFormat, XrayAnalyzeArgs, XrayCommand, XrayExportArgs};
 use crate::exit::{Code, Exit, OrExit};
@@ -8,10 +8,10 @@ use monolith_xray::export::{self, GanttOptions};
 use monolith_xray::{Analysis, Trace, TraceError, dump_file, page, trace_from_dump};
 use std::path::{Path, PathBuf};
 
-/// Records, analyzes or exports a step; or tells why one did not end.
+/// Records, analyzes or exports a step, or shows why a step timed out.
 ///
 /// # Errors
-/// Code 2 for a file that is not there, code 1 for one that is neither a dump nor a trace.
+/// Code 2 for a missing file, code 1 for one that is neither a dump nor a trace.
 pub fn run(command: &XrayCommand) -> Result<(), Exit> {
     match command {
         XrayCommand::Analyze(args) => analyze(args),
@@ -34,7 +34,7 @@ fn analyze(args: &XrayAnalyzeArgs) -> Result<(), Exit> {
 fn export(args: &XrayExportArgs) -> Result<(), Exit> {
     let path = args.out.clone().unwrap_or_else(|| beside(&args.file, args.to));
     if same_file(&path, &args.file) {
-        let what = format!("{} is the file to read: name another with -o", path.display());
+        let what = format!("{} is the input file: name another with -o", path.display());
         return Err(Exit::message(Code::Usage, what));
     }
     check_output(&path, kind(args.to))?;
@@ -56,7 +56,7 @@ fn export(args: &XrayExportArgs) -> Result<(), Exit> {
     Ok(())
 }
 
-/// A recorded step: a dump or a page's trace, told apart by their first bytes.
+/// Reads a recorded step from a dump or a page's trace, told apart by the first bytes.
 fn read(path: &Path) -> Result<Trace, Exit> {
     let name = || path.display().to_string();
     let bytes = std::fs::read(path).with_context(name);
@@ -82,7 +82,7 @@ fn read(path: &Path) -> Result<Trace, Exit> {
     }
 }
 
-/// The file's name with the format's ending, in the same folder.
+/// Returns the file's name with the format's extension, in the same folder.
 fn beside(file: &Path, to: ExportFormat) -> PathBuf {
     let name = file.file_name().unwrap_or_default().to_string_lossy();
     let endings = [".xray", ".json.gz", ".json", ".gz"];
@@ -94,7 +94,7 @@ fn ending(to: ExportFormat) -> &'static str {
     match to {
         ExportFormat::Page => ".json.gz",
         ExportFormat::Perfetto => ".pftrace",
-        // Not `.chrome.json`: speedscope takes that for a CPU profile of Chrome's.
+        // Not `.chrome.json`: speedscope mistakes that for a CPU profile from Chrome.
         ExportFormat::Chrome => ".chrome-trace.json",
         ExportFormat::Speedscope => ".speedscope.json",
         ExportFormat::Csv => ".csv",

@@ -7,10 +7,10 @@ use crate::text_out::show;
 use anyhow::Context;
 use monolith_xray::fault::{Report, read};
 
-/// Prints the chain of waits from the cause on, and all other waits.
+/// Prints the chain of waits, beginning with the cause, and all other waits.
 ///
 /// # Errors
-/// Code 2 if the named file is not there, code 1 for a file of another kind, or if no step has
+/// Code 2 if the named file does not exist; code 1 for a file of another kind, or if no step has
 /// failed so far.
 pub fn run(args: &XrayFaultArgs) -> Result<(), Exit> {
     let path = match &args.file {

@@ -1,4 +1,4 @@
-//! `monolith xray record`: a step of a decode loop, and what recording costs.
+//! `monolith xray record`: a step of a decode loop, and the cost of recording.
 
 use crate::args::XrayRecordArgs;
 use crate::exit::{Code, Exit};
@@ -17,14 +17,14 @@ use std::path::PathBuf;
 /// Records a step at each position.
 ///
 /// # Errors
-/// A model that is missing or damaged, an engine that cannot run or record, positions beyond the
-/// context, tokens that the recording build gives otherwise.
+/// A missing or damaged model, an engine that cannot run or record, positions beyond the context,
+/// tokens of the recording build that differ.
 pub fn run(args: &XrayRecordArgs) -> Result<(), Exit> {
     let options = engine::options(&args.engine)?.only_first();
     let ids = args.ids.as_deref().map(PromptIds::read).transpose().map_err(input_exit)?;
     let model = source::find(&args.model.model)?;
     if args.out.exists() && !args.out.is_dir() {
-        let what = format!("--out {}: it is no folder", args.out.display());
+        let what = format!("--out {}: not a folder", args.out.display());
         return Err(Exit::message(Code::Usage, what));
     }
     std::fs::create_dir_all(&args.out)
@@ -68,19 +68,19 @@ fn path(args: &XrayRecordArgs, variant: &str, position: usize) -> PathBuf {
     args.out.join(format!("{variant}-{position}.xray"))
 }
 
-/// Whether all positions, with the rest of their loops, have room.
+/// Checks that all positions fit, with the rest of their loops.
 fn check(args: &XrayRecordArgs, engine: &dyn Engine) -> Result<(), Exit> {
     let context = engine.info().context;
     let twice = args.at.iter().enumerate().find(|&(index, at)| args.at[..index].contains(at));
     if let Some((_, at)) = twice {
-        return Err(Exit::message(Code::Usage, format!("--at {at}: it is named twice")));
+        return Err(Exit::message(Code::Usage, format!("--at {at}: named twice")));
     }
     match args.at.iter().find(|&&at| at.saturating_add(args.steps) >= context) {
         Some(at) => {
             let steps = args.steps;
             let what = format!(
-                "--at {at}: with a loop of {steps} steps there is no room in {context} positions: \
-                 give a larger --context"
+                "--at {at}: a loop of {steps} steps does not fit in {context} positions: give a \
+                 larger --context"
             );
             Err(Exit::message(Code::Usage, what))
         }
@@ -88,11 +88,11 @@ fn check(args: &XrayRecordArgs, engine: &dyn Engine) -> Result<(), Exit> {
     }
 }
 
-/// Tokens to fill positions with: the prompts again and again, or made up.
+/// Returns tokens to fill positions with: the prompts repeated, or made-up ids.
 fn sequence(ids: Option<&PromptIds>, length: usize, vocab: usize) -> Vec<u32> {
     match ids {
         Some(ids) => ids.cycled(length),
-        // A prime keeps neighbours apart.
+        // A prime factor keeps neighbouring ids far apart.
         None => (0..length).map(|at| (at * 7919 % vocab) as u32).collect(),
     }
 }

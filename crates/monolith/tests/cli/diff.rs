@@ -35,7 +35,7 @@ fn what_cannot_be_compared() {
         (&["--stop-after", "embed"][..], "possible values: qkv, attention"),
         (&["--layers", "0"], "--layers"),
         (&["--layers", "7"], "the model has 6"),
-        (&["--layers", "1", "--stop-after", "lm_head"], "leave --layers out"),
+        (&["--layers", "1", "--stop-after", "lm_head"], "omit --layers"),
         (&["--tokens", "4096"], "--tokens: 4096 is not in the vocabulary of 4096"),
         (&["--tokens", "1,2,3", "--context", "2"], "--tokens: 3 tokens, the context has 2"),
         (&["--tokens", ""], "--tokens"),

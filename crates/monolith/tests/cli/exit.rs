@@ -75,7 +75,7 @@ fn every_kind_of_end_has_its_code() {
         (3, &["run", "-m", "m", "-p", "x", "--engine", "cuda"]),
         (3, &["bench", "-m", "m", "--engine", "cuda"]),
         (3, &["doctor", "--engine", "cuda"]),
-        // The model, or a file of it, is missing.
+        // The model or one of its files is missing.
         (4, &["run", "-m", "/nowhere", "-p", "x"]),
         (4, &["run", "-m", "org/name", "-p", "x"]),
         (4, &["run", "-m", "no-config", "-p", "x"]),

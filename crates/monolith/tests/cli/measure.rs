@@ -74,7 +74,7 @@ fn a_speed_needs_a_gate_and_keeps_needing_it() {
 
     let measured = bench(&place, &["-o", "jsonl", "--energy", "0.1"]);
     assert_eq!(measured.code, 0, "{}", measured.stderr);
-    assert!(measured.stderr.contains("no counter of energy"), "{}", measured.stderr);
+    assert!(measured.stderr.contains("no energy counter"), "{}", measured.stderr);
     let rows: Vec<serde_json::Value> =
         measured.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let tests: Vec<&str> = rows.iter().map(|row| row["test"].as_str().unwrap()).collect();
@@ -159,7 +159,7 @@ fn the_shipped_model_is_gated_and_measured_in_two_commands() {
 fn the_committed_reference_is_found_by_the_weights() {
     let (place, model) = (Place::new(), tiny());
     let model = model.to_str().unwrap();
-    place.fails(&["gate", "-m", model, "--context", "9"], 2, "its reference's, 4096: leave it out");
+    place.fails(&["gate", "-m", model, "--context", "9"], 2, "sets it to 4096: omit it");
     let other = ["gate", "-m", model, "--format", "fp8"];
     place.fails(&other, 2, "no folder data/golden holds a reference of the weights of");
     let reference = root("data/golden/tiny-reference");
@@ -250,7 +250,7 @@ fn arguments_that_cannot_be() {
     place.fails(&none, 2, "-p, -n and the prompts ask for none");
     place.fails(&[&none[..], &["-p", "900"]].concat(), 2, "pp900 needs 900 positions");
     let context = ["gate", "--reference", &reference(), "--context", "9"];
-    place.fails(&context, 2, "leave it out");
+    place.fails(&context, 2, "omit it");
 }
 
 #[test]

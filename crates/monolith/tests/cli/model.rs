@@ -62,7 +62,7 @@ fn files_that_are_missing() {
     let place = Place::new();
     for (file, cure) in [
         ("model.safetensors", "m/model.safetensors: No such file"),
-        ("tokenizer.json", "m/tokenizer.json: no such file; without one the model takes no text"),
+        ("tokenizer.json", "m/tokenizer.json: no such file; text needs one; copy it from a model"),
         ("config.json", "m is not a model folder: it has no config.json"),
     ] {
         let dir = place.model("m");

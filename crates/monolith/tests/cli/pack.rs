@@ -154,7 +154,7 @@ fn a_pack_has_one_format() {
     }
     let run = ["run", "-q", "-n", "2", "-p", "My", "-m", "tiny.pack", "--format"];
     place.succeeds(&[&run[..], &["bf16"]].concat());
-    let message = "--format fp8: tiny.pack is bf16; name the model's folder, or leave --format out";
+    let message = "--format fp8: tiny.pack is bf16; name the model's folder, or omit --format";
     place.fails(&[&run[..], &["fp8"]].concat(), 2, message);
 }
 

@@ -171,7 +171,7 @@ fn arguments_that_cannot_be() {
         quality(&place, more).is_failure(code, named);
         assert!(!place.path("results").join("index.json").exists(), "{named}");
     };
-    refused(&["--context", "9"], 2, "leave it out");
+    refused(&["--context", "9"], 2, "omit it");
     refused(&["--limit-tokens", "1"], 2, "fewer than two tokens");
     refused(&["--limit-tokens", "0"], 2, "--limit-tokens");
     refused(&["--kl-positions", "0"], 2, "--kl-positions");

@@ -68,7 +68,7 @@ fn a_synthetic_model_packs_and_says_what_it_lacks_to_run() {
     let config = tiny().join("config.json");
     place.succeeds(&["synth", "--shape", config.to_str().unwrap(), "-o", "made/here"]);
     place.succeeds(&["pack", "-m", "made/here", "-o", "here.pack"]);
-    place.fails(&["run", "-m", "made/here", "-p", "x"], 4, "without one the model takes no text");
+    place.fails(&["run", "-m", "made/here", "-p", "x"], 4, "text needs one; copy it from a model");
 }
 
 #[test]

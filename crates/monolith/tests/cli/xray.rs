@@ -166,7 +166,7 @@ fn what_is_not_replaced() {
             place.fails(&args, code, message);
         };
         onto("notes.txt", 1, "notes.txt exists and is no ");
-        onto("x.xray", 2, "x.xray is the file to read");
+        onto("x.xray", 2, "x.xray is the input file");
     }
     assert_eq!(std::fs::read(place.path("notes.txt")).unwrap(), b"notes");
     place.fails(&["xray", "export", "x.xray", "--to", "pdf"], 2, "perfetto");
@@ -181,11 +181,11 @@ fn positions_that_cannot_be_recorded() {
     let base = ["xray", "record", "-m", model.to_str().unwrap(), "--engine", "cpu", "-q"];
     let largest = usize::MAX.to_string();
     for (args, message) in [
-        (["--at", "4090", "-n", "64"], "no room in 4096 positions"),
-        (["--at", &largest, "-n", "64"], "no room in 4096 positions"),
-        (["--at", "16", "-n", &largest], "no room in 4096 positions"),
-        (["--at", "16,16", "-n", "4"], "--at 16: it is named twice"),
-        (["--at", "16", "-o", "notes.txt"], "--out notes.txt: it is no folder"),
+        (["--at", "4090", "-n", "64"], "does not fit in 4096 positions"),
+        (["--at", &largest, "-n", "64"], "does not fit in 4096 positions"),
+        (["--at", "16", "-n", &largest], "does not fit in 4096 positions"),
+        (["--at", "16,16", "-n", "4"], "--at 16: named twice"),
+        (["--at", "16", "-o", "notes.txt"], "--out notes.txt: not a folder"),
     ] {
         place.fails(&[&base[..], &args].concat(), 2, message);
     }

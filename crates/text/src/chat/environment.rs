@@ -1,4 +1,4 @@
-//! The template engine, set up as `transformers` sets up Jinja2 for chat templates.
+//! Sets up the template engine as `transformers` sets up Jinja2 for chat templates.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -15,8 +15,8 @@ use super::python::{self, invalid};
 use super::source::{CONCAT, ITEMS, PERCENT};
 use super::strings;
 
-/// Instructions that one rendering may take: a template comes from the network, and must end.
-/// Qwen3's takes about a hundred a message. The engine counts 64 bytes of text for one.
+/// Limit of instructions for one rendering: a template comes from the network, and must end.
+/// Qwen3's takes about a hundred per message. The engine counts 64 bytes of text as one.
 const FUEL: u64 = 1_000_000;
 
 /// Fuel for `bytes` of messages: a template may go over their text some sixteen times.
@@ -46,7 +46,7 @@ pub(crate) fn chat_environment() -> Environment<'static> {
         .add_function("strftime_now", |format: &str| time_text(format, &ZonedDateTime::now()));
     environment.add_function("cycler", Cycler::create);
     environment.add_function("joiner", globals::joiner);
-    // Jinja2 has none of these; a template that asks for them has another way for Jinja2.
+    // Jinja2 has none of these; a template that tests for them has another way for Jinja2.
     environment.remove_global("debug");
     for test in ["startingwith", "endingwith"] {
         environment.remove_test(test);
@@ -54,7 +54,7 @@ pub(crate) fn chat_environment() -> Environment<'static> {
     environment
 }
 
-/// Filters that the engine lacks, or writes otherwise than Jinja2, or does not bound.
+/// Filters that the engine lacks, implements differently from Jinja2, or does not bound.
 fn add_filters(environment: &mut Environment<'static>) {
     environment.add_filter("tojson", tojson);
     environment.add_filter("string", |value: &Value| python::text(value));
@@ -88,7 +88,7 @@ fn add_filters(environment: &mut Environment<'static>) {
     }
 }
 
-/// Jinja's delimiters; a block on a line of its own leaves no blank line behind.
+/// Jinja's delimiters; a block alone on a line leaves no blank line.
 fn jinja2_syntax() -> SyntaxConfig {
     SyntaxConfig::builder()
         .trim_blocks(true)
@@ -126,7 +126,7 @@ fn tojson(
     python_json(value, &style)
 }
 
-/// What `json.dumps` indents a level by: so many spaces, or a text.
+/// `json.dumps`'s indentation of a level: a number of spaces, or a text.
 fn indentation(value: &Value) -> Result<Option<String>, Error> {
     match value.kind() {
         ValueKind::None | ValueKind::Undefined => Ok(None),

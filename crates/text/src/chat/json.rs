@@ -1,5 +1,5 @@
-//! JSON as Python's `json.dumps(value, ensure_ascii=False)` writes it: what models saw in
-//! training, down to the spaces.
+//! Writes JSON as Python's `json.dumps(value, ensure_ascii=False)` does, as models saw it in
+//! training, including the spaces.
 
 use std::str::FromStr;
 
@@ -35,7 +35,7 @@ impl From<&str> for Json {
 /// The arguments of `json.dumps` that the filter `tojson` takes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Style {
-    /// What a level is indented by; `None` for one line.
+    /// The indentation of a level; `None` for one line.
     pub indent: Option<String>,
     pub item_separator: String,
     pub key_separator: String,

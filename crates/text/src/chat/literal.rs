@@ -3,8 +3,8 @@
 use super::{ChatOptions, ChatTemplate, Json, Message};
 use crate::{Error, Tokenizer};
 
-/// Stand around a special token that came with a message, so that it is told from one that the
-/// template wrote. Both are for private use: no text means anything by them.
+/// Marks around a special token from a message, to tell it from a token that the template wrote.
+/// Both are private-use characters, which have no meaning in text.
 const BEGIN: char = '\u{f0000}';
 const END: char = '\u{f0001}';
 
@@ -55,7 +55,7 @@ fn mark(message: &Message, tokens: &[String]) -> Message {
     }
 }
 
-/// Marks the strings of any JSON; an object's keys are left alone.
+/// Marks the strings in any JSON, but not an object's keys.
 fn mark_json(json: &Json, tokens: &[String]) -> Json {
     fn marked(value: serde_json::Value, tokens: &[String]) -> serde_json::Value {
         match value {
@@ -73,7 +73,7 @@ fn mark_json(json: &Json, tokens: &[String]) -> Json {
     value.and_then(serde_json::from_value).unwrap_or_else(|_| json.clone())
 }
 
-/// Puts marks around every token in the text, and drops those that are in it already.
+/// Puts marks around every token in the text, and drops marks that are already in it.
 fn mark_text(text: &str, tokens: &[String]) -> String {
     let text = text.replace([BEGIN, END], "");
     let mut out = String::with_capacity(text.len());
@@ -94,8 +94,8 @@ fn mark_text(text: &str, tokens: &[String]) -> String {
     out
 }
 
-/// The tokens of a text with marks. A mark without its other half, which a template's cutting of
-/// strings leaves, is dropped; the text on its two sides is not joined into a token.
+/// Encodes a text with marks. A template that cuts strings may leave a mark without its other half:
+/// such a mark is dropped, but the text on its two sides is not joined into a token.
 fn encode(tokenizer: &Tokenizer, rendered: &str) -> Result<Vec<u32>, Error> {
     let mut ids = Vec::new();
     let mut literal = false;

@@ -1,4 +1,4 @@
-//! Chat messages to one prompt, by the model's own template.
+//! Renders chat messages to one prompt with the model's own template.
 
 mod environment;
 mod json;
@@ -23,9 +23,9 @@ use crate::{Error, file};
 const DEFAULT: &str = "default";
 const TOOL_USE: &str = "tool_use";
 
-/// How long a template may take. Its instructions and its text are counted and bounded besides;
-/// the clock ends what is not counted, such as the comparison of lists that hold themselves many
-/// times over.
+/// Time limit of a template. Its instructions and its text are also counted and bounded; the clock
+/// ends operations that are not counted, such as comparing lists that contain themselves many
+/// times.
 const TIME_MAX: Duration = Duration::from_secs(30);
 
 /// Names under which a message's reasoning is found. The first is the one that templates read.
@@ -34,32 +34,32 @@ const REASONING: [&str; 3] = ["reasoning_content", "thinking", "reasoning"];
 /// One message of a conversation. Reads and writes as the JSON that chat APIs use.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Message {
-    /// Who speaks: `system`, `user`, `assistant`, `tool`, or what the template knows.
+    /// Who speaks: `system`, `user`, `assistant`, `tool`, or another role of the template.
     pub role: String,
-    /// What is said. A message without it, as beside `tool_calls`, has no such field in the
-    /// template either.
+    /// The text. If a message has none, as with `tool_calls`, the template does not see the field
+    /// either.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub content: Option<String>,
-    /// Anything else the template may look at: `tool_calls`, `reasoning_content`, `name`.
+    /// Other fields for the template: `tool_calls`, `reasoning_content`, `name`.
     #[serde(flatten)]
     pub extra: BTreeMap<String, Json>,
 }
 
 impl Message {
-    /// A message with nothing but text.
+    /// Returns a message with only text.
     pub fn new(role: impl Into<String>, content: impl Into<String>) -> Self {
         Self { role: role.into(), content: Some(content.into()), extra: BTreeMap::new() }
     }
 
-    /// The message with one more field.
+    /// Returns the message with one more field.
     #[must_use]
     pub fn with(mut self, field: impl Into<String>, value: Json) -> Self {
         self.extra.insert(field.into(), value);
         self
     }
 
-    /// The message as `transformers` shows it to a template: fields that are `null` are left out,
-    /// and reasoning is found under the name that templates read.
+    /// Returns the message as `transformers` shows it to a template: without fields that are
+    /// `null`, and with the reasoning under the name that templates read.
     fn to_value(&self) -> Value {
         let text = self.content.as_deref().map(|text| ("content", Value::from(text)));
         let mut fields: Vec<(&str, Value)> =
@@ -79,7 +79,7 @@ impl Message {
         Value::from_pairs(fields)
     }
 
-    /// Bytes of the message's text, near enough to bound what a template does with it.
+    /// Returns the approximate bytes of the message's text, to bound the template's work.
     fn bytes(&self) -> usize {
         self.role.len()
             + self.content.as_ref().map_or(0, String::len)
@@ -87,17 +87,17 @@ impl Message {
     }
 }
 
-/// What a template is told besides the messages.
+/// The template's other variables, besides the messages.
 #[derive(Debug, Clone, Default)]
 pub struct ChatOptions {
-    /// Whether to end with the opening of an assistant's turn, for the model to go on from.
+    /// Whether to end with the opening of an assistant's turn, which the model continues.
     pub add_generation_prompt: bool,
     /// Whether a reasoning model may think first. `None` leaves the variable undefined, so the
     /// template's own default holds (Qwen3 thinks).
     pub enable_thinking: Option<bool>,
-    /// Tools on offer, as JSON schemas. The template sees `none` where there is none.
+    /// The available tools, as JSON schemas. The template sees `none` if there are none.
     pub tools: Vec<Json>,
-    /// Documents to answer from. The template sees `none` where there is none.
+    /// Documents to answer from. The template sees `none` if there are none.
     pub documents: Vec<Json>,
     /// Any other variable of the template. It may replace a special token's.
     pub variables: BTreeMap<String, Json>,
@@ -109,20 +109,20 @@ pub struct ChatTemplate {
     environment: Environment<'static>,
     path: PathBuf,
     has_tool_use: bool,
-    /// `bos_token` and its like, where the tokenizer has them.
+    /// `bos_token` and similar tokens, if the tokenizer has them.
     special: Vec<(&'static str, String)>,
     /// The templates' own text.
     literals: String,
 }
 
 impl ChatTemplate {
-    /// Loads `chat_template.jinja`, or where there is none `chat_template` of
-    /// `tokenizer_config.json`: one template, or a list that names a `default` and perhaps a
-    /// `tool_use`, which then serves whenever tools are given.
+    /// Loads `chat_template.jinja` or, if there is none, `chat_template` of
+    /// `tokenizer_config.json`: one template, or a list with a `default` and perhaps a `tool_use`,
+    /// which is used if tools are given.
     ///
     /// # Errors
-    /// [`Error::NoTemplate`]; [`Error::Template`] with the line of a syntax error, or of what
-    /// nests too deep; [`Error::Unreadable`] or [`Error::Corrupt`].
+    /// [`Error::NoTemplate`]; [`Error::Template`] with the line of a syntax error or of too deep
+    /// nesting; [`Error::Unreadable`] or [`Error::Corrupt`].
     pub fn load(dir: &Path) -> Result<Self, Error> {
         let mut config = TokenizerConfig::load(dir)?;
         let jinja = dir.join("chat_template.jinja");
@@ -157,7 +157,7 @@ impl ChatTemplate {
         Self::of_sources(path.to_owned(), sources, special)
     }
 
-    /// A template from its source alone, with no special tokens. `path` is for messages.
+    /// Makes a template from only its source, with no special tokens. `path` is for messages.
     ///
     /// # Errors
     /// [`Error::Template`] as for [`ChatTemplate::load`].
@@ -194,14 +194,13 @@ impl ChatTemplate {
         Ok(Self { environment, path, has_tool_use, special, literals })
     }
 
-    /// The prompt for `messages`. Encode it with [`EncodePolicy::Rendered`]: the template wrote
-    /// every special token that belongs there.
+    /// Renders the prompt for `messages`. Encode it with [`EncodePolicy::Rendered`]: the template
+    /// wrote every special token that belongs there.
     ///
     /// [`EncodePolicy::Rendered`]: crate::EncodePolicy::Rendered
     ///
     /// # Errors
-    /// [`Error::Template`] with the line: what the template raised, what it tripped over, or that
-    /// it takes too long.
+    /// [`Error::Template`] with the line: the template raised an error, failed, or took too long.
     pub fn render(&self, messages: &[Message], options: &ChatOptions) -> Result<String, Error> {
         self.render_within(TIME_MAX, messages, options)
     }
@@ -250,7 +249,7 @@ impl ChatTemplate {
     }
 }
 
-/// Runs the template engine on a thread of its own, and turns what it says into an error.
+/// Runs the template engine on a separate thread, and converts its errors.
 fn run<T: Send + 'static>(
     path: &Path,
     limit: Duration,

@@ -1,16 +1,16 @@
-//! Values as Python writes them: `str()`, `repr()` and the operators that format.
+//! Writes values as Python does: `str()`, `repr()` and the formatting operators.
 
 use minijinja::formatting::{FormatStyle, format as format_text};
 use minijinja::value::{Tuple, ValueKind};
 use minijinja::{Error, ErrorKind, State, Value};
 
-/// Text that one filter or operator may make: far more than any context holds.
+/// Limit of text from one filter or operator: far more than any context holds.
 const TEXT_BYTES_MAX: usize = 32 << 20;
 
 /// Lists and mappings inside each other that are written.
 pub(crate) const DEPTH_MAX: usize = 200;
 
-/// A text that cannot grow without end.
+/// A text with a size limit.
 #[derive(Debug, Default)]
 pub(crate) struct Written(String);
 
@@ -42,7 +42,7 @@ impl From<Written> for String {
     }
 }
 
-/// `str(value)`; nothing for what is undefined, as Jinja2 prints it.
+/// `str(value)`; empty for an undefined value, as in Jinja2.
 pub(crate) fn text(value: &Value) -> Result<String, Error> {
     let mut out = Written::default();
     push_text(&mut out, value)?;
@@ -156,8 +156,8 @@ fn is_printable(c: char) -> bool {
     matches!(c, '"' | '\'' | '\\') || format!("a{c}").escape_debug().eq(['a', c])
 }
 
-/// A number as Python's `repr` writes it: shortest digits, an exponent of at least two digits
-/// where it is below -4 or above 15.
+/// A number as Python's `repr` writes it: shortest digits, and an exponent of at least two digits
+/// if it is below -4 or above 15.
 pub(crate) fn float(value: f64) -> String {
     if value.is_nan() {
         return "nan".into();
@@ -213,7 +213,7 @@ pub(crate) fn percent(left: &Value, right: &Value) -> Result<Value, Error> {
     }
 }
 
-/// `pattern % args`. `count` is how many arguments there are to use up, where that is checked.
+/// `pattern % args`. `count` is the number of arguments that must be used, if that is checked.
 pub(crate) fn printf(pattern: &str, args: &[Value], count: Option<usize>) -> Result<Value, Error> {
     let conversions = conversions(pattern)?;
     if count.is_some_and(|count| count > conversions.len()) {
@@ -314,7 +314,7 @@ pub(crate) fn partition(text: &str, separator: &str, last: bool) -> Result<Value
     Ok(Value::from(Tuple::from(parts.map(Value::from))))
 }
 
-/// What a loop goes over: a string's characters, as their number is known then.
+/// The items of a loop: for a string its characters, so that their number is known.
 pub(crate) fn items(value: &Value) -> Value {
     match value.as_str() {
         Some(text) => text.chars().map(Value::from).collect(),

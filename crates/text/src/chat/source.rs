@@ -1,10 +1,9 @@
-//! A template's source before the template engine sees it.
+//! Checks and rewrites a template's source before the template engine sees it.
 //!
-//! The engine's parser recurses once for every operator and block that stands inside another, and
-//! so do its code generator and the destructors of what they build: a source that nests too deep
-//! ends the process. So nesting is measured here first, without recursion. What Jinja2 does and
-//! the engine does not is written in the engine's own terms on the way, without a change of line
-//! numbers:
+//! The engine's parser recurses once for every nested operator and block, and so do its code
+//! generator and destructors: a source that nests too deep ends the process. So this module first
+//! measures the nesting, without recursion. It also rewrites features of Jinja2 that the engine
+//! lacks, without a change of line numbers:
 //!
 //! - `{% generation %}` (a block of `transformers`) becomes `{% with %}`, which has its scope;
 //! - `a % b` becomes `__percent(a, b)`, which formats strings, too, and `a ~ b` becomes
@@ -21,7 +20,7 @@ pub(crate) const PERCENT: &str = "__percent";
 /// Name of the function that stands for the operator `~`.
 pub(crate) const CONCAT: &str = "__concat";
 
-/// Name of the function that gives what a loop goes over.
+/// Name of the function that returns the items of a loop.
 pub(crate) const ITEMS: &str = "__items";
 
 /// Blocks inside each other; every `elif` counts, as the engine nests it.
@@ -31,23 +30,23 @@ const BRACKET_DEPTH_MAX: usize = 100;
 /// Tokens of an expression that can each stand inside the next.
 const EXPRESSION_HEIGHT_MAX: usize = 1000;
 
-/// What is wrong with a source, and where.
+/// The fault of a source, and its place.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Problem {
     pub line: usize,
     pub reason: String,
 }
 
-/// A source that the engine can be given.
+/// A source that is safe for the engine.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Source {
     pub text: String,
-    /// The template's own text: what stands outside of tags, and the strings inside of them, each
-    /// ended by a zero byte.
+    /// The template's own text: the text outside tags and the strings inside them, each ended by a
+    /// zero byte.
     pub literals: String,
 }
 
-/// Checks a template's source and rewrites what the engine does not know.
+/// Checks a template's source and rewrites features that the engine lacks.
 pub(crate) fn prepare(source: &str) -> Result<Source, Problem> {
     let mut scanner = Scanner {
         source,
@@ -129,7 +128,7 @@ impl<'s> Scanner<'s> {
         self.at = end;
     }
 
-    /// Copies what stands outside of tags.
+    /// Copies the text outside tags.
     fn data(&mut self, end: usize) {
         if end > self.at {
             self.literals.push_str(&self.source[self.at..end]);
@@ -314,7 +313,7 @@ fn push_unescaped(literal: &str, out: &mut String) {
     out.push('\0');
 }
 
-/// What a token is to the operators `%` and `~`.
+/// The role of a token for the operators `%` and `~`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Role {
     /// Part of an operand: names, literals, and what binds tighter than a product.
@@ -352,7 +351,7 @@ impl Level {
     }
 }
 
-/// A piece of the source and what takes its place; `order` tells insertions at one place apart.
+/// A piece of the source and its replacement; `order` sorts insertions at one place.
 struct Edit {
     start: usize,
     order: u8,
@@ -446,7 +445,7 @@ impl Edits {
         }
     }
 
-    /// Finds what is to be rewritten in a tag, and refuses what nests too deep.
+    /// Finds the parts of a tag to rewrite, and refuses too deep nesting.
     fn of_tag(&mut self, tokens: &[Token<'_>], block: bool) -> Result<(), Fault> {
         if let (true, [only]) = (block, tokens) {
             match only.text {
@@ -498,7 +497,7 @@ impl Edits {
                 }
             }
         }
-        // A bracket that was never closed is for the engine to report.
+        // The engine reports a bracket that was never closed.
         if let [level] = &mut levels[..] {
             self.end_concat(level);
         }
@@ -564,7 +563,7 @@ impl Level {
     }
 }
 
-/// The role of a token that is no bracket; `complete` says whether an operand stands before it.
+/// The role of a token that is no bracket; `complete` says whether an operand precedes it.
 fn role(tokens: &[Token<'_>], index: usize, complete: bool) -> Role {
     let token = &tokens[index];
     let before = |back: usize| index.checked_sub(back).map_or("", |at| tokens[at].text);

@@ -1,4 +1,4 @@
-//! Methods and filters of Python's strings, with bounds on what they make.
+//! Methods and filters of Python's strings, with bounds on their results.
 
 use minijinja::value::{ValueKind, from_args};
 use minijinja::{Error, Value};
@@ -8,7 +8,7 @@ use super::python::{Written, invalid, partition};
 /// Columns that a text may be indented by, or padded to: no prompt is wider.
 pub(crate) const WIDTH_MAX: i64 = 999_999;
 
-/// A method of a string; `None` for one that is not done here.
+/// A method of a string; `None` for one that is not implemented here.
 pub(crate) fn method(text: &str, name: &str, args: &[Value]) -> Result<Option<Value>, Error> {
     let value = match name {
         "partition" | "rpartition" => {
@@ -51,7 +51,7 @@ fn join(separator: &str, values: &Value) -> Result<Value, Error> {
     Ok(Value::from(String::from(out)))
 }
 
-/// Refuses what the engine's `format` would write wrongly, or without a bound.
+/// Refuses arguments that the engine's `format` would write wrongly or without a bound.
 fn check_format(pattern: &str, args: &[Value]) -> Result<(), Error> {
     let container = |value: &&Value| {
         matches!(value.kind(), ValueKind::Seq | ValueKind::Map | ValueKind::Iterable)

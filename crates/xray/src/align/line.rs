@@ -13,14 +13,14 @@ use monolith_abi::dump::Anchor;
 
 /// The line from one block's clock to the shared one.
 ///
-/// Times are told from `base_ns` on the shared clock, clocks from the first anchor's: what is
-/// large is subtracted as integers, so that a clock near 2^63 loses nothing.
+/// Times count from `base_ns` on the shared clock, and clocks from the first anchor's. Large
+/// numbers are subtracted as integers, so that a clock near 2^63 loses no precision.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Line {
     chord: Chord,
     /// What to add to the chord at the first and at the last anchor.
     add_ns: (f64, f64),
-    /// No true time is further from the line than this, at the readings it was made for.
+    /// Bound on the distance of the true time from the line, at the readings it was made for.
     pub error_ns: f64,
     /// By how much the time between an anchor's two reads was allowed to vary, either way.
     pub read_ns: f64,
@@ -35,8 +35,8 @@ struct Chord {
     rise_ns: u64,
 }
 
-/// The lines that are allowed, as a convex polygon: what each adds to the chord at the first and
-/// at the last anchor.
+/// The allowed lines, as a convex polygon: what each line adds to the chord at the first and at the
+/// last anchor.
 type Polygon = Vec<(f64, f64)>;
 
 impl Line {
@@ -72,7 +72,7 @@ impl Line {
         line.reaching(readings)
     }
 
-    /// The line, unless the readings are too far away for it.
+    /// Returns the line, unless the readings are too far away for it.
     fn reaching(self, readings: (u64, u64)) -> Result<Line, AlignError> {
         self.at(readings.0)?;
         self.at(readings.1)?;
@@ -137,13 +137,13 @@ impl Chord {
     }
 }
 
-/// Whether the block's clock is the shared one, as on a CPU: then it is read but once, and there
-/// is nothing to find out. All its times are late by one and the same half step.
+/// Returns whether the block's clock is the shared one, as on a CPU: then it is read only once and
+/// needs no alignment. All its times are late by the same half step.
 fn is_shared(clock_hz: u64, anchors: &[Anchor]) -> bool {
     clock_hz == 1_000_000_000 && anchors.iter().all(|anchor| anchor.clock == anchor.global_ns)
 }
 
-/// The lines that the anchors allow, and how far apart their reads were taken to be.
+/// Returns the lines that the anchors allow, and the assumed variation between their two reads.
 fn allowed(
     clocks: Clocks,
     chord: &Chord,

@@ -9,12 +9,12 @@ use super::tunnel::{Pin, Rates, narrowed};
 use super::{Block, Clocks, READ_NS};
 use monolith_abi::dump::Anchor;
 
-/// Clocks that started further apart than this are not tried: one that wanders looks at first as
-/// if it had started this much earlier or later.
+/// Clocks that started further apart than this are not compared: a wandering clock looks at first
+/// as if it had started up to this much earlier or later.
 const NEAR_NS: f64 = 3_000.0;
-/// How much wider than a step anchors may be taken to be, in steps, when clocks are compared: a
-/// shared clock may move by more than its step at once. Nothing is lost by it: where the anchors
-/// of one clock do not agree, its tunnel allows for that.
+/// How much wider than a step anchors are taken to be, in steps, when clocks are compared: a shared
+/// clock may move by more than its step at once. This loses nothing: if the anchors of one clock
+/// disagree, its tunnel allows for that.
 const STEPS: f64 = 2.0;
 
 /// Blocks that share one clock.
@@ -39,8 +39,8 @@ pub(super) fn pools(clocks: Clocks, blocks: &[Option<Block<'_>>], base_ns: u64) 
         let pins = pins(anchors.into_iter(), clocks, base_ns);
         join(&mut pools, Pool { starts: (start, start), members: vec![index], pins }, near, clocks);
     }
-    // Two blocks may say too little of one another; many say more. So the smallest pools are
-    // tried again on what the others have become.
+    // Two blocks may have too few anchors for a comparison; many have more. So the smallest pools
+    // are compared again with what the others have become.
     pools.sort_by_key(|pool| pool.members.len());
     for _ in 0..pools.len() {
         let pool = pools.remove(0);

@@ -1,26 +1,25 @@
 //! All curves that anchors and rates allow, for a clock whose rate changes as it runs.
 //!
-//! An anchor pins the curve between two times. From there the curve cannot leave faster than the
-//! clock's slowest rate lets it, nor slower than the fastest: whatever keeps to that between all
-//! pins stays in a tunnel, narrow at the pins and wider between them. The middle of the tunnel is
-//! taken (piecewise linear, continuous, strictly increasing); half the tunnel's width at a reading
-//! is the error bound there.
+//! An anchor pins the curve between two times. From there, the clock's slowest and fastest rates
+//! limit the curve. All curves within these limits form a tunnel, which is narrow at the pins and
+//! wider between them. The result is the middle of the tunnel (piecewise linear, continuous,
+//! strictly increasing); half the tunnel's width at a reading is the error bound there.
 //!
-//! What the rates are is measured, over stretches of many lengths: a clock that dips for a
-//! microsecond does not stay there for ten. In a gap between pins the furthest that a curve can
-//! get is by one extreme rate for half the gap and the other for the other half, so the rates are
-//! those of stretches as long as half the gap. That is the one assumption: the clock does nothing
-//! in a gap that no clock of the step was seen to do elsewhere ([`MARGIN`] allows for some more).
+//! The rates are measured over stretches of many lengths: a clock that dips for a microsecond does
+//! not stay there for ten. In a gap between pins, a curve gets furthest with one extreme rate for
+//! half the gap and the other extreme for the other half, so the rates are those of stretches as
+//! long as half the gap. There is one assumption: in a gap, the clock does nothing that no clock of
+//! the step was seen to do elsewhere ([`MARGIN`] allows for some more).
 
 use super::{AlignError, Clocks, RATE_TOLERANCE, stretched};
 use crate::MAX_TOKEN_NS;
 
-/// Lengths of stretches are told apart by doubling, from [`SHORTEST_NS`] on.
+/// Number of classes of stretches; their lengths double, from [`SHORTEST_NS`] on.
 const LENGTHS: usize = 10;
 /// Shorter than this, the shared clock's step hides the rate.
 const SHORTEST_NS: f64 = 1_000.0;
-/// Rates are taken to range wider than was seen, by this factor about their middle: the extremes
-/// need not have been seen.
+/// Rates are assumed to range wider than observed, by this factor about their middle, since the
+/// extremes need not have been observed.
 const MARGIN: f64 = 1.25;
 
 /// Between which times a curve passes a clock reading.
@@ -38,7 +37,7 @@ impl Pin {
     }
 }
 
-/// How long a tick can last, by the length of the stretch it is the average of.
+/// How long a tick can last, by the length of the stretch over which it is averaged.
 #[derive(Clone, Debug)]
 pub(super) struct Rates {
     /// From the shortest stretches on, each twice as long as the one before.
@@ -54,8 +53,8 @@ impl Rates {
         Rates { limits: [limits; LENGTHS], shortest_ticks: SHORTEST_NS / nominal }
     }
 
-    /// What clocks did between their anchors, all of them together: one that is seen seldom is
-    /// not steadier for it.
+    /// The rates of all clocks together between their anchors: a clock with few anchors is not
+    /// steadier than others.
     pub fn seen(clocks: Clocks, tunnels: &[Tunnel]) -> Rates {
         let mut rates = Rates::loose(clocks);
         let mut seen: [Option<(f64, f64)>; LENGTHS] = [None; LENGTHS];
@@ -65,13 +64,13 @@ impl Rates {
                 *seen = wider(*seen, tunnel.rates_over(least));
             }
         }
-        // What was seen over a long stretch was the case over some shorter part of it, too.
+        // A rate seen over a long stretch also occurred over some shorter part of it.
         for length in (1..LENGTHS).rev() {
             seen[length - 1] = wider(seen[length - 1], seen[length]);
         }
         let mut before = None;
         for (limits, seen) in rates.limits.iter_mut().zip(seen) {
-            // Nothing that long was seen: no steadier than what is shorter.
+            // No stretch is that long: assumes no steadier clock than over shorter stretches.
             before = seen.or(before);
             if let Some((low, high)) = before {
                 // A steady clock may not be certain to have been at any one rate.
@@ -116,7 +115,8 @@ pub(crate) struct Tunnel {
 }
 
 impl Tunnel {
-    /// The tunnel through these pins, of different clocks two at least and in their order.
+    /// Makes the tunnel through these pins, which are in order and have at least two different
+    /// clocks.
     pub(super) fn through(pins: &[Pin], rates: &Rates) -> Option<Tunnel> {
         let read_ns = stretched(|slack| narrowed(pins, slack, rates).is_some())?;
         let pins = narrowed(pins, read_ns, rates)?;

@@ -135,7 +135,7 @@ impl Step {
         Step { clocks, anchors, moments, maps }
     }
 
-    /// The moments as a block's map tells them.
+    /// The moments according to a block's map.
     fn told(&self, block: usize) -> Vec<f64> {
         let clock = &self.clocks[block * self.clocks.len() / self.anchors.len()];
         let map = self.maps.maps[block].as_ref().unwrap();
@@ -158,7 +158,7 @@ fn anchors(random: &mut Random, clock: &TrueClock, plan: Plan) -> Vec<Anchor> {
     }
 }
 
-/// As on an H200: clusters of 16 or 18 SMs, each with a clock of its own.
+/// As on an H200: clusters of 16 or 18 SMs, each with its own clock.
 fn plan() -> impl Strategy<Value = Plan> {
     let timer = prop::sample::select(vec![Timer::Even, Timer::Uneven]);
     (any::<u64>(), 16..=18_usize, timer, 0.0..4.0_f64).prop_map(
@@ -169,7 +169,7 @@ fn plan() -> impl Strategy<Value = Plan> {
 /// Rounding of a clock to a tick and of a time to a nanosecond.
 const ROUNDING_NS: f64 = 1.2;
 
-/// The largest error of all that is told.
+/// The largest error of all times.
 fn worst_ns(step: &Step) -> f64 {
     let blocks = 0..step.anchors.len();
     let off = |(told, &ns): (f64, &f64)| (told - ns).abs();
@@ -260,7 +260,7 @@ fn clocks_that_are_one_are_found() {
 fn a_block_of_two_anchors_is_no_surer_than_what_other_clocks_do_lets_it_be() {
     let step = Step::new(PLAN);
     let ends = |anchors: &mut Vec<Anchor>| drop(anchors.drain(1..anchors.len() - 1));
-    // On a clock of its own: nothing is known between its anchors but how fast clocks are.
+    // On a separate clock, only the rates of clocks are known between its anchors.
     let maps = refit(&step, |block, anchors| {
         if block == 0 {
             ends(anchors);

@@ -14,7 +14,7 @@ pub struct PhaseTime {
     pub phase: Phase,
     /// Work in it, all blocks together.
     pub work_ns: u64,
-    /// Mean of that over all blocks, those without work in it included.
+    /// Mean of that over all blocks, including those without work in it.
     pub work_mean_ns: f64,
     /// Work in it of the block that had most.
     pub work_max_ns: u64,
@@ -30,11 +30,11 @@ pub struct PhaseTime {
     pub window_ns: u64,
     /// Bytes it reads, if the trace says.
     pub bytes: Option<u64>,
-    /// Bytes over window, 10^9 bytes a second.
+    /// Bytes divided by window, 10^9 bytes per second.
     pub gb_per_s: Option<f64>,
 }
 
-/// Waits of one kind for one phase, whoever they were on.
+/// Waits of one kind for one phase, on any block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct WaitKindTime {
     /// What was waited for.
@@ -60,7 +60,7 @@ pub struct WaitTime {
     /// The phase waited for.
     #[serde(serialize_with = "names::phase")]
     pub phase: Phase,
-    /// The block whose value arrived last; none where all were there at the first look.
+    /// The block whose value arrived last; none if all were there at the first poll.
     pub producer: Option<u16>,
     /// Number of waits.
     pub waits: u64,
@@ -139,7 +139,7 @@ pub(super) fn block_times(trace: &Trace, index: &Index) -> Vec<BlockTime> {
                 time.barrier_weights_ns += weights;
                 time.barrier_skew_ns += length - weights;
             }
-            // No consumer's: a trace has no such spans.
+            // Never of consumers: a trace has no such spans.
             EventKind::WaitRingEmpty | EventKind::Unrecorded => continue,
         }
         time.unrecorded_ns -= length;

@@ -16,11 +16,11 @@ pub(super) struct Index {
     work_ends: BTreeMap<(u16, Part), Vec<(u64, u64)>>,
     /// When the last weights of a part had arrived in a block.
     arrivals: BTreeMap<(u16, Part), u64>,
-    /// Posts of each part that some block waits for.
+    /// Publications of each part that some block waits for.
     posts: BTreeMap<Part, Vec<Post>>,
 }
 
-/// A block's part of a hand-off: posted where its last work of the part ends.
+/// A block's part of a hand-off, published when the block's last work of the part ends.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Post {
     pub block: u16,
@@ -78,8 +78,8 @@ impl Index {
         self.consumer_rows[usize::from(block)].clone()
     }
 
-    /// When a producer had posted its part, as seen by a wait that ended at `until_ns`: the end of
-    /// its last work that began before then and ended no later than `slack_ns` after.
+    /// When a producer had published its part, as seen by a wait that ended at `until_ns`: the end
+    /// of its last work that began before then and ended no later than `slack_ns` after.
     pub fn posted(&self, block: u16, part: Part, until_ns: u64, slack_ns: u64) -> Option<u64> {
         let ends = self.work_ends.get(&(block, part))?;
         // A block does one thing at a time: begins and ends are both in order.
@@ -94,18 +94,18 @@ impl Index {
         self.arrivals.get(&(block, part)).copied()
     }
 
-    /// How much of a barrier wait, cut at `until_ns`, is from its begin to the weights' arrival.
+    /// The part of a barrier wait, cut at `until_ns`, from its start to the weights' arrival.
     pub fn weights_ns(&self, span: &Span, until_ns: u64) -> u64 {
         let arrival = self.arrival(span.block, part(span)).unwrap_or(0);
         arrival.min(until_ns).saturating_sub(span.begin_ns)
     }
 
-    /// The hand-offs, each with its posts in order of time.
+    /// The hand-offs, each with its publications in order of time.
     pub fn handoffs(&self) -> impl Iterator<Item = (Part, &[Post])> {
         self.posts.iter().map(|(&part, posts)| (part, &posts[..]))
     }
 
-    /// When half of a hand-off's producers had posted.
+    /// When half of a hand-off's producers had published.
     pub fn median_post_ns(&self, part: Part) -> Option<u64> {
         self.posts.get(&part).map(|posts| median_post_ns(posts))
     }
@@ -116,7 +116,7 @@ pub(super) fn part(span: &Span) -> Part {
     (span.layer, span.phase)
 }
 
-/// The middle of posts in order of time; of an even number, the earlier of the two.
+/// The median of publications in order of time; of an even number, the earlier of the middle two.
 pub(super) fn median_post_ns(posts: &[Post]) -> u64 {
     posts.get(posts.len().saturating_sub(1) / 2).map_or(0, |post| post.at_ns)
 }

@@ -1,7 +1,7 @@
-//! How late the blocks post their parts of each hand-off.
+//! How late the blocks publish their parts of each hand-off.
 //!
-//! Lateness of a producer in a hand-off (one phase of one layer that somebody waits for): when it
-//! posted, less when half of that hand-off's producers had.
+//! A producer's lateness in a hand-off (one phase of one layer that some block waits for) is the
+//! time of its publication minus the time when half of that hand-off's producers had published.
 
 use super::index::{Index, median_post_ns};
 use crate::Trace;
@@ -12,17 +12,18 @@ use serde::Serialize;
 pub struct Lateness {
     /// Number of hand-offs.
     pub handoffs: u64,
-    /// Half of all posts are no later than this (over blocks and hand-offs; below 0 is early).
+    /// The median lateness over blocks and hand-offs; below 0 is early.
     pub median_ns: i64,
-    /// Nine of ten posts are no later than this.
+    /// The 90th percentile.
     pub p90_ns: i64,
-    /// Ninety-nine of a hundred posts are no later than this.
+    /// The 99th percentile.
     pub p99_ns: i64,
-    /// The latest post.
+    /// The maximum.
     pub max_ns: i64,
-    /// Mean over hand-offs of the last post's lateness: what a perfectly even step would save.
+    /// Mean over hand-offs of the last publication's lateness, which a perfectly even step would
+    /// save.
     pub last_mean_ns: f64,
-    /// By block, those on average latest first; blocks that post nothing are left out.
+    /// By block, the latest on average first; without blocks that publish nothing.
     pub blocks: Vec<LatenessOfBlock>,
 }
 
@@ -39,7 +40,7 @@ pub struct LatenessOfBlock {
     pub mean_ns: f64,
     /// Its largest.
     pub max_ns: i64,
-    /// In how many of them nobody was later (of equals, the first block counts).
+    /// In how many of them this block was last (of equals, the first block counts).
     pub last: u64,
 }
 

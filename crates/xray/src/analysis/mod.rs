@@ -1,4 +1,4 @@
-//! Adds a trace up: where each block's time went, which block each wait was for, and the critical
+//! Analyzes a trace: where each block's time went, which block each wait was for, and the critical
 //! path of work and hand-offs through the token.
 
 mod account;
@@ -18,15 +18,15 @@ pub use path::{CriticalPath, PathClass, PathPhase, PathSegment, PathTotals};
 pub use stream::WeightStream;
 pub use summary::{HandoffShare, Spread};
 
-/// One token, added up. For each block's consumers, exactly:
+/// The analysis of one token. For each block's consumers, exactly:
 /// `work + waits + unrecorded == token`.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Analysis {
-    /// Which step it is: model, variant, device, position.
+    /// The step: model, variant, device, position.
     pub step: String,
     /// How fast the loop around the step ran, and what recording cost, if that was measured.
     pub pace: Option<Pace>,
-    /// Whether it is a GPU's.
+    /// Whether the step ran on a GPU.
     pub is_gpu: bool,
     /// What a block is called: a thread on the CPU, a block on a GPU.
     pub unit: &'static str,
@@ -56,16 +56,16 @@ pub struct Analysis {
     pub lateness: Lateness,
     /// The weight stream, if there is one.
     pub stream: Option<WeightStream>,
-    /// The chain that the token's time is made of.
+    /// The chain that makes up the token's time.
     pub path: CriticalPath,
-    /// What did not fit in the engine's buffers: its time is unrecorded.
+    /// Number of records that did not fit in the engine's buffers: their time is unrecorded.
     pub overflow: u64,
     /// Whether the trace came without the loaders' spans and without single copies.
     pub reduced: bool,
 }
 
 impl Analysis {
-    /// Adds up a trace.
+    /// Analyzes a trace.
     pub fn of(trace: &Trace) -> Analysis {
         let meta = trace.meta();
         let index = Index::of(trace);
@@ -107,12 +107,12 @@ impl Analysis {
         self.blocks.iter().map(BlockTime::wait_ns).sum()
     }
 
-    /// Time of all blocks' consumers that no span covers.
+    /// Unrecorded time of all blocks' consumers.
     pub fn unrecorded_ns(&self) -> u64 {
         self.blocks.iter().map(|block| block.unrecorded_ns).sum()
     }
 
-    /// The time there was to spend: blocks x token.
+    /// The total time: blocks x token.
     pub fn available_ns(&self) -> u64 {
         self.token_ns * self.blocks.len() as u64
     }

@@ -1,15 +1,17 @@
-//! The critical path: the chain of work and hand-offs that the token's time is made of.
+//! The critical path: the chain of work and hand-offs that makes up the token's time.
 //!
-//! It is followed backwards in time, from the end of the argmax on its block to time 0:
+//! The analysis follows it backwards in time, from the end of the argmax on its block to time 0:
 //!
-//! - Work is compute. Its part after half of the producers of the same hand-off had posted is skew:
-//!   with evenly loaded blocks it would not exist.
-//! - A wait on an exchange whose producer posted after the wait began: the chain goes on at the
-//!   producer when it posted, and the time from there to the wait's end is hand-off latency.
-//! - Any other wait on an exchange is hand-off latency from its begin, and the chain stays.
-//! - A wait on the ring is one for weights; of a barrier wait, the part before the block's last
-//!   weights of that phase had arrived. The rest of it is skew, among the block's own warps.
-//! - Time that no span covers is unrecorded, and so is what the token has after the argmax.
+//! - Work is compute. Its part after half of the producers of the same hand-off had published is
+//!   skew: with evenly loaded blocks it would not exist.
+//! - A wait on an exchange whose producer published after the wait began: the chain continues at
+//!   the producer when it published, and the time from there to the wait's end is hand-off latency.
+//! - Any other wait on an exchange is hand-off latency from its start, and the chain stays on the
+//!   block.
+//! - A wait on the ring is a wait for weights, and so is the part of a barrier wait before the
+//!   block's last weights of that phase had arrived. The rest of the barrier wait is skew among the
+//!   block's own warps.
+//! - Time without a span is unrecorded, and so is the token's time after the argmax.
 //!
 //! Every step goes back in time, and the segments cover the token without gap or overlap: the
 //! classes add up to it exactly.
@@ -23,13 +25,13 @@ use serde::Serialize;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PathClass {
-    /// Work, up to when half of the hand-off's producers had posted.
+    /// Work, until half of the hand-off's producers had published.
     Compute,
     /// Weights that had not arrived.
     Weights,
-    /// From a post to the end of the wait for it.
+    /// From a publication to the end of the wait for it.
     Handoff,
-    /// Work beyond the median producer's post, and waits for the block's own warps.
+    /// Work after the median producer's publication, and waits for the block's own warps.
     Skew,
     /// Time that no span covers.
     Unrecorded,
@@ -42,7 +44,7 @@ pub struct PathSegment {
     pub block: u16,
     /// What it was spent on.
     pub class: PathClass,
-    /// The phase worked on or waited for; none where nothing is known.
+    /// The phase worked on or waited for; none if unknown.
     #[serde(serialize_with = "optional_phase")]
     pub phase: Option<Phase>,
     /// Layer of that phase, if it has one.
@@ -79,12 +81,12 @@ pub struct PathPhase {
     pub time: PathTotals,
 }
 
-/// The chain that the token's time is made of.
+/// The chain that makes up the token's time.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct CriticalPath {
     /// By class; together the token.
     pub totals: PathTotals,
-    /// By phase, in order of use; the rest of the totals is of no phase.
+    /// By phase, in order of use; the rest of the totals belongs to no phase.
     pub phases: Vec<PathPhase>,
     /// How often the chain goes from one block to another.
     pub jumps: u64,
@@ -144,7 +146,7 @@ fn by_phase(segments: &[PathSegment]) -> Vec<PathPhase> {
     Phase::ALL.iter().filter_map(of).collect()
 }
 
-/// Where the chain has been followed to. Segments come last first.
+/// The state of following the chain. Segments come last first.
 struct Walk<'a> {
     trace: &'a Trace,
     index: &'a Index,
@@ -155,7 +157,7 @@ struct Walk<'a> {
 }
 
 impl<'a> Walk<'a> {
-    /// At the end of the argmax; of a trace without one, of the work that ended last.
+    /// Starts at the end of the argmax, or without one, at the end of the work that ended last.
     fn from_the_end(trace: &'a Trace, index: &'a Index) -> Walk<'a> {
         let work = trace
             .spans()
@@ -169,7 +171,7 @@ impl<'a> Walk<'a> {
         walk
     }
 
-    /// One link back. Time goes back by it, or by the next, which is then work.
+    /// Follows one link back. Each step goes back in time, or the next one does, which is work.
     fn step(&mut self) {
         let Some(span) = self.span_before_now() else {
             return self.back_to(0, PathClass::Unrecorded, None);
@@ -191,15 +193,15 @@ impl<'a> Walk<'a> {
                 self.back_to(span.begin_ns, PathClass::Weights, of);
             }
             EventKind::WaitRingFull => self.back_to(span.begin_ns, PathClass::Weights, of),
-            // No consumer's: a trace has no such spans.
+            // Never of consumers: a trace has no such spans.
             EventKind::WaitRingEmpty | EventKind::Unrecorded => {
                 self.back_to(span.begin_ns, PathClass::Unrecorded, of);
             }
         }
     }
 
-    /// Back over a wait on an exchange, to its producer where that posted during the wait. Two
-    /// clocks may disagree by the alignment's error each: a post is looked for that much later.
+    /// Goes back over a wait on an exchange, to its producer if that published during the wait. Two
+    /// clocks may each be off by the alignment's error, so a publication may be that much later.
     fn handoff(&mut self, span: &Span) {
         let slack_ns = 2 * self.trace.meta().clock_error_ns;
         let producer = span.waits_on.and_then(|block| {
@@ -214,7 +216,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// The block's last consumer span that begins before now.
+    /// Returns the block's last consumer span that begins before now.
     fn span_before_now(&self) -> Option<Span> {
         let rows = self.index.consumer_rows(self.block);
         let begins = &self.trace.spans().begin_ns[rows.clone()];

@@ -1,4 +1,4 @@
-//! The weight stream: how fast, and how long from issue to arrival.
+//! The weight stream: its rate, and the time from issue to arrival.
 
 use crate::Trace;
 use serde::Serialize;
@@ -12,12 +12,12 @@ pub struct WeightStream {
     pub copies: u64,
     /// Their bytes.
     pub bytes: u64,
-    /// Time in which at least one copy of some block was under way. Of a trace without single
-    /// copies: at least one stream, its pauses included.
+    /// Time in which at least one copy of some block was in flight. In a trace without single
+    /// copies: at least one stream, including its pauses.
     pub busy_ns: u64,
-    /// Bytes over that time, 10^9 bytes a second.
+    /// Bytes divided by that time, 10^9 bytes per second.
     pub gb_per_s: f64,
-    /// Issue to arrival of a copy; none where copies are not known one by one.
+    /// Time from issue to arrival of a copy; none without single copies.
     pub latency: Option<Spread>,
 }
 
@@ -43,7 +43,7 @@ pub(super) fn weight_stream(trace: &Trace) -> Option<WeightStream> {
     })
 }
 
-/// Length of what the intervals cover.
+/// Returns the total length that the intervals cover.
 fn union_ns(intervals: &mut [(u64, u64)]) -> u64 {
     intervals.sort_unstable();
     let (mut covered, mut until) = (0, 0);

@@ -1,26 +1,26 @@
-//! Many numbers in a few.
+//! Summaries of many numbers.
 
 use super::{CriticalPath, PathClass};
 use crate::Trace;
 use monolith_abi::{EventKind, Phase, Role};
 use serde::Serialize;
 
-/// How numbers are spread. All are numbers that occur; the median of an even number of them is
-/// the lower of the two in the middle.
+/// The distribution of some numbers. All values are among these numbers; the median of an even
+/// count is the lower of the middle two.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Spread {
-    /// The least.
+    /// The minimum.
     pub min_ns: u64,
-    /// Half are no larger.
+    /// The median: half are no larger.
     pub median_ns: u64,
-    /// Ninety-nine of a hundred are no larger.
+    /// The 99th percentile.
     pub p99_ns: u64,
-    /// The largest.
+    /// The maximum.
     pub max_ns: u64,
 }
 
 impl Spread {
-    /// Of these numbers; all 0 if there are none.
+    /// Summarizes these numbers; all 0 if there are none.
     pub fn of(values: impl Iterator<Item = u64>) -> Spread {
         let mut values: Vec<u64> = values.collect();
         values.sort_unstable();

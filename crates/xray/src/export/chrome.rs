@@ -6,12 +6,12 @@ use super::tracks::{Edge, Slice, Track, What, tracks};
 use crate::Trace;
 use serde_json::{Value, json};
 
-/// The trace as Chrome JSON: one process, one thread a track, begins and ends (`B`, `E`) in pairs
-/// that nest, flows (`s`, `f`) from producers' work to the waits that it released.
+/// Writes the trace as Chrome JSON: one process, one thread per track, begins and ends (`B`, `E`)
+/// in nested pairs, flows (`s`, `f`) from producers' work to the waits that it released.
 ///
-/// Why not complete events (`X`): their end is the sum of two numbers of microseconds, which as
-/// floating-point numbers passes the end of the slice around it by the last bit of one slice in
-/// nine. speedscope then draws a staircase.
+/// Why not complete events (`X`): their end is the sum of two floating-point numbers of
+/// microseconds, which in one slice of nine exceeds the end of the enclosing slice in the last bit.
+/// speedscope then draws a staircase.
 pub fn chrome(trace: &Trace) -> Vec<u8> {
     let meta = trace.meta();
     let mut text = String::from("{\"displayTimeUnit\":\"ns\",\"otherData\":");
@@ -59,7 +59,7 @@ fn events(text: &mut String, tid: usize, track: &Track, arrows: &Arrows) {
     }
 }
 
-/// Whether nothing can be drawn of it: it would only be in the way of its neighbours' order.
+/// Returns whether the slice is empty: it cannot be drawn, and would disturb its neighbours' order.
 fn is_moment(slice: &Slice) -> bool {
     slice.begin_ns == slice.end_ns
 }
@@ -92,8 +92,8 @@ fn end(text: &mut String, tid: usize, slice: &Slice, after: &[Edge<'_>]) {
     );
 }
 
-/// The flows at the end of a slice, told a nanosecond early: they are bound to the slice that is
-/// open at their time.
+/// Writes the flows at the end of a slice a nanosecond early: they bind to the slice that is open
+/// at their time.
 fn flows(text: &mut String, tid: usize, slice: &Slice, arrows: &Arrows) {
     let What::Span(row, _) = slice.what else { return };
     let ts = microseconds(slice.end_ns - 1);
@@ -107,8 +107,8 @@ fn flows(text: &mut String, tid: usize, slice: &Slice, arrows: &Arrows) {
     }
 }
 
-/// What the name does not say. All of it is numbers and names of closed sets: nothing needs
-/// escaping, here or in the name.
+/// The details that are not in the name. They are numbers and names of closed sets, so nothing
+/// needs escaping, here or in the name.
 fn arguments(what: &What) -> String {
     let (phase, layer, more) = match what {
         What::Layer(layer) => (None, Some(*layer), String::new()),

@@ -1,11 +1,11 @@
-//! The trace as two curves over time.
+//! Computes two curves over time from the trace.
 
 use crate::Trace;
 use monolith_abi::Role;
 
-/// Length of a window, at least: shorter ones show single copies, not a rate.
+/// Minimum length of a window: shorter windows show single copies, not a rate.
 const MIN_WINDOW_NS: u64 = 2_000;
-/// Windows in a token, about at most.
+/// Approximate maximum of windows in a token.
 const MAX_WINDOWS: u64 = 2_048;
 
 /// Mean values over equal windows from the token's begin on.
@@ -26,7 +26,7 @@ impl Curve {
         }
     }
 
-    /// Adds to a window's mean. What is at or after the token's end belongs to the last.
+    /// Adds to a window's mean. Values at or after the token's end belong to the last window.
     fn add(&mut self, window: u64, share: f64) {
         let last = self.values.len() - 1;
         self.values[last.min(window as usize)] += share;
@@ -39,7 +39,7 @@ fn windows(trace: &Trace) -> Curve {
     Curve { window_ns, values: vec![0.0; token_ns.div_ceil(window_ns).max(1) as usize] }
 }
 
-/// How many blocks' consumers wait.
+/// Number of blocks whose consumers wait.
 pub(super) fn blocks_waiting(trace: &Trace) -> Curve {
     let mut curve = windows(trace);
     let waits = trace.spans().iter().filter(|span| span.kind.is_wait());
@@ -49,8 +49,8 @@ pub(super) fn blocks_waiting(trace: &Trace) -> Curve {
     curve
 }
 
-/// Weights that arrived, in bytes a nanosecond (GB/s); `None` where nothing is known of them.
-/// Where single copies are not known, a stream's bytes count as spread evenly over its time.
+/// Arrived weights, in bytes per nanosecond (GB/s); `None` if they were not recorded. Without
+/// single copies, a stream's bytes count as spread evenly over its time.
 pub(super) fn stream_rate(trace: &Trace) -> Option<Curve> {
     let mut curve = windows(trace);
     if trace.is_reduced() {

@@ -6,9 +6,9 @@ use monolith_abi::Role;
 
 const HEADER: &str = "block,sm,role,kind,phase,layer,waits_on,begin_ns,end_ns,bytes\n";
 
-/// One row a span, then one row a copy (kind `copy`, from issue to arrival, with its bytes). Where
-/// single copies are not known: copies in a row for one phase as one, of kind `stream`. What is
-/// not known or makes no sense in a row is empty.
+/// Writes one row per span, then one row per copy (kind `copy`, from issue to arrival, with its
+/// bytes). Without single copies, consecutive copies for one phase are one row of kind `stream`.
+/// Unknown or inapplicable cells are empty.
 pub fn csv(trace: &Trace) -> Vec<u8> {
     let mut text = HEADER.to_owned();
     for span in trace.spans().iter() {

@@ -1,10 +1,10 @@
-//! Which work released which wait.
+//! Finds the work that released each wait.
 
 use crate::{Span, Trace};
 use monolith_abi::{EventKind, Phase, Role};
 use std::collections::BTreeMap;
 
-/// Arrows in one trace, at most: with more, a viewer shows a black cloud.
+/// Most arrows in one trace: with more, a viewer shows a black cloud.
 const MAX_FLOWS: usize = 4096;
 
 /// Arrows' ids by row of the span, from 1 on.
@@ -44,9 +44,9 @@ struct Flow {
 /// A phase of a layer.
 type HandOff = (Phase, Option<u16>);
 
-/// An arrow for each wait on an exchange whose producer is known. When that is more than
-/// [`MAX_FLOWS`], each hand-off (one phase of one layer) keeps its equal share of them: the
-/// longest of its waits. Ordered by the wait's row.
+/// Returns an arrow for each wait on an exchange whose producer is known. If there are more than
+/// [`MAX_FLOWS`], each hand-off (one phase of one layer) keeps an equal share: its longest waits.
+/// Arrows are ordered by the wait's row.
 fn flows(trace: &Trace) -> Vec<Flow> {
     let spans: Vec<Span> = trace.spans().iter().collect();
     let work = work_by_producer(&spans);
@@ -62,7 +62,7 @@ fn flows(trace: &Trace) -> Vec<Flow> {
     flows
 }
 
-/// Whose work, in which hand-off.
+/// The block whose work it is, and the hand-off.
 type Producer = (u16, HandOff);
 
 /// The producer that a wait names, if it is a wait that names one.
@@ -81,8 +81,8 @@ fn work_by_producer(spans: &[Span]) -> BTreeMap<Producer, Vec<usize>> {
     work
 }
 
-/// The last work that ended before the wait did: an arrow never points into the past, and a
-/// viewer that sees an arrow's head before its tail drops it.
+/// Returns the last work that ended before the wait ended: an arrow must not point into the past,
+/// since a viewer drops an arrow whose head comes before its tail.
 fn last_before(spans: &[Span], rows: &[usize], end_ns: u64) -> Option<usize> {
     let before = rows.partition_point(|&row| spans[row].end_ns < end_ns);
     before.checked_sub(1).map(|last| rows[last])

@@ -1,6 +1,6 @@
-//! The trace as a picture with one row a block.
+//! Draws the trace as a picture with one row per block.
 //!
-//! It needs no font of the system's: its letters are a crate's (`embedded-graphics`).
+//! It needs no system font: the letters come from a crate (`embedded-graphics`).
 
 mod canvas;
 mod palette;
@@ -27,7 +27,8 @@ pub struct GanttOptions {
     pub width: u32,
     /// Pixels down.
     pub height: u32,
-    /// Begin and end of what is shown, nanoseconds after the token's begin; all of it if none.
+    /// Start and end of the shown window, in nanoseconds after the token's start; if none, the
+    /// whole token.
     pub window: Option<(u64, u64)>,
 }
 
@@ -55,7 +56,7 @@ pub enum GanttError {
         /// The fewest pixels down.
         min_height: u32,
     },
-    /// More pixels than anybody looks at.
+    /// Too many pixels.
     #[error("{width} x {height} pixels are too many: ask for at most {MAX_SIDE} x {MAX_SIDE}")]
     TooLarge {
         /// Pixels across.
@@ -63,7 +64,7 @@ pub enum GanttError {
         /// Pixels down.
         height: u32,
     },
-    /// A window that shows nothing of the token.
+    /// A window outside the token.
     #[error(
         "the window from {begin_ns} to {end_ns} ns shows nothing: it must begin before it ends, \
          and before the token does, at {token_ns} ns"
@@ -93,20 +94,20 @@ impl From<DrawingAreaErrorKind<Infallible>> for GanttError {
 /// Longest side, in pixels.
 const MAX_SIDE: u32 = 8192;
 const MIN_WIDTH: u32 = 320;
-/// Around everything.
+/// Margin around everything.
 const PAD: u32 = 8;
-/// For the names of blocks, left of the rows.
+/// Width for the names of blocks, left of the rows.
 const MARGIN: u32 = 11 * TEXT_WIDTH;
-/// For the axis, under the rows.
+/// Height for the axis, below the rows.
 const AXIS: u32 = 3 * TEXT_HEIGHT;
 const LEGEND_LINE: u32 = TEXT_HEIGHT + 6;
 const SWATCH: u32 = 18;
 
 type Area<'a> = DrawingArea<Canvas<'a>, Shift>;
 
-/// The trace as a PNG: what each block's consumers did over time. A pixel shows what took most of
-/// its time. Work has its phase's colour and a wait its kind's pattern, as on the page; time
-/// that no span covers is blank.
+/// Draws the trace as a PNG: what each block's consumers did over time. A pixel shows what took
+/// most of its time. Work has its phase's colour and a wait its kind's pattern, as on the page;
+/// time without a span is blank.
 ///
 /// # Errors
 /// A size or a window that shows nothing.
@@ -239,7 +240,7 @@ impl Plot {
 fn draw_names(area: &Area<'_>, trace: &Trace, plot: &Plot) -> Result<(), GanttError> {
     let style = text_style(TEXT_HEIGHT, QUIET, HPos::Right, VPos::Center);
     let unit = trace.meta().unit();
-    // Every so many that names do not touch, in powers of two.
+    // Names every 2^n-th block, so that names do not touch.
     let touch = (TEXT_HEIGHT + 3) * plot.blocks / plot.height.max(1);
     let step = (touch + 1).next_power_of_two();
     for block in (0..plot.blocks).filter(|block| block % step == 0) {

@@ -1,11 +1,10 @@
-//! Lines for what overlaps.
+//! Assigns overlapping streams to lanes.
 
 use crate::Stream;
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap};
 
-/// Puts one block's streams on the fewest lanes on which none shares time with another: each on
-/// the first lane that is free.
+/// Puts one block's streams on the fewest lanes without overlap: each on the first free lane.
 ///
 /// Streams come in order of their begins.
 pub(super) fn lanes(streams: &[Stream]) -> Vec<Vec<Stream>> {

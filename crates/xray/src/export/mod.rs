@@ -1,4 +1,4 @@
-//! The trace in other viewers' words. The same trace gives the same bytes, always.
+//! Exports the trace for other viewers. The same trace always gives the same bytes.
 //!
 //! [`perfetto`] is the fullest: every slice, flows from producers to the waits they release,
 //! counters. [`chrome`] has the slices and the flows in JSON, [`speedscope`] the slices. [`csv`]
@@ -27,7 +27,7 @@ use crate::Trace;
 use monolith_abi::EventKind;
 use monolith_abi::dump::NO_SM;
 
-/// A wait's name, by what it waits for; `None` for everything else.
+/// Returns a wait's name, by what it waits for; `None` for other kinds.
 fn wait_name(kind: EventKind) -> Option<&'static str> {
     match kind {
         EventKind::WaitExchange => Some("wait:exchange"),
@@ -38,7 +38,7 @@ fn wait_name(kind: EventKind) -> Option<&'static str> {
     }
 }
 
-/// What one run of the kernel is called in a list of processes.
+/// Returns the name of one run of the kernel in a list of processes.
 fn process_name(trace: &Trace) -> String {
     let meta = trace.meta();
     format!("monolith {} / position {}", meta.variant, meta.position)

@@ -1,8 +1,8 @@
 //! Perfetto's own format (`.pftrace`): TrackEvent protobuf.
 //!
-//! One process; under it two counters and a group for each SM (each block, where SMs are not
-//! known); under a group the tracks of its blocks. The events of each are a sequence of their own,
-//! in order of time, whose id is the track's uuid.
+//! There is one process; under it are two counters and a group for each SM (for each block, if SMs
+//! are not known); under a group are the tracks of its blocks. The events of each track are a
+//! separate sequence, in order of time, whose id is the track's uuid.
 
 mod names;
 
@@ -22,7 +22,7 @@ const STREAM_RATE: u64 = 3;
 /// The first uuid of groups, and after them of tracks: small numbers make a small file.
 const FIRST_GROUP: u64 = 4;
 
-/// The sequence of everything that is no event.
+/// The sequence of all packets that are not events.
 const COMMON_SEQUENCE: u32 = PROCESS as u32;
 /// Rank of the first group: counters come before it.
 const FIRST_GROUP_RANK: i32 = 2;
@@ -53,7 +53,7 @@ pub fn perfetto(trace: &Trace) -> Vec<u8> {
     file.bytes
 }
 
-/// The file as far as it is written.
+/// The file written so far.
 #[derive(Default)]
 struct File {
     bytes: Vec<u8>,
@@ -61,7 +61,8 @@ struct File {
 
 impl File {
     fn packet(&mut self, packet: &TracePacket) {
-        // Field 1 of a `Trace`, a message: written one by one, the file is never in memory twice.
+        // Field 1 of a `Trace`, a message. Packets are written one by one, so that the file is
+        // never in memory twice.
         self.bytes.push(1 << 3 | 2);
         self.bytes.extend(packet.encode_length_delimited_to_vec());
     }
@@ -182,8 +183,8 @@ fn begin_event(slice: &Slice, block: u16, sm: Option<u16>) -> TrackEvent {
     }
 }
 
-/// Flows are on the ends, of the work and of the wait: a wait mostly begins before the work that
-/// releases it, and an arrow's tail must come first.
+/// Flows are on the ends of the work and of the wait: a wait mostly begins before the work that
+/// releases it, but an arrow's tail must come first.
 fn end_event(slice: &Slice, arrows: &Arrows) -> TrackEvent {
     let mut event = TrackEvent { r#type: Some(proto::SLICE_END), ..TrackEvent::default() };
     if let What::Span(row, _) = slice.what {
@@ -268,7 +269,7 @@ impl Group {
     }
 }
 
-/// What is known of the run, under names of our own.
+/// The facts about the run, under our own names.
 fn attributes(trace: &Trace) -> Vec<proto::Attribute> {
     let meta = trace.meta();
     let text = |key: &str, text: String| attribute(key, None, Some(text));

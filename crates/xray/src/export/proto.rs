@@ -1,4 +1,4 @@
-//! The part of Perfetto's schema that an export has: field numbers as in perfetto's
+//! The part of Perfetto's schema that an export uses: field numbers as in perfetto's
 //! `protos/perfetto/trace`. Enumerations are plain integers here, with their values as constants.
 
 use prost::Message;
@@ -6,12 +6,12 @@ use prost::Message;
 /// A file.
 #[derive(Clone, PartialEq, Message)]
 pub struct Trace {
-    /// Everything in it.
+    /// The packets.
     #[prost(message, repeated, tag = "1")]
     pub packet: Vec<TracePacket>,
 }
 
-/// One packet: some of these.
+/// One packet, with some of these fields.
 #[derive(Clone, PartialEq, Message)]
 pub struct TracePacket {
     /// Nanoseconds.
@@ -90,7 +90,7 @@ pub struct ProcessDescriptor {
     pub process_name: Option<String>,
 }
 
-/// What a counter counts.
+/// A counter's description.
 #[derive(Clone, PartialEq, Message)]
 pub struct CounterDescriptor {
     /// Unit, as text.
@@ -104,7 +104,7 @@ pub struct TrackEvent {
     /// Categories, by id.
     #[prost(uint64, repeated, packed = "false", tag = "3")]
     pub category_iids: Vec<u64>,
-    /// What more there is to say.
+    /// Annotations.
     #[prost(message, repeated, tag = "4")]
     pub debug_annotations: Vec<DebugAnnotation>,
     /// [`SLICE_BEGIN`], [`SLICE_END`] or [`COUNTER`].
@@ -148,7 +148,7 @@ pub struct DebugAnnotation {
     pub string_value_iid: Option<u64>,
 }
 
-/// Names, once, for all events of a sequence.
+/// The names for all events of a sequence.
 #[derive(Clone, PartialEq, Message)]
 pub struct InternedData {
     /// Categories.

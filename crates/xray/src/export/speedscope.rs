@@ -1,4 +1,4 @@
-//! Speedscope's file format (JSON): one evented profile a track.
+//! Speedscope's file format (JSON): one evented profile per track.
 
 use super::process_name;
 use super::tracks::{Edge, Line, Track, What, tracks};
@@ -8,9 +8,9 @@ use std::collections::HashMap;
 
 const SCHEMA: &str = "https://www.speedscope.app/file-format-schema.json";
 
-/// The trace for speedscope: for each block a profile of its consumers, and one of its loader if
-/// it has one. Frames are layers, phases, and waits for each phase (a profile has no room to say
-/// more of a wait). The weight stream is not in it: its parts overlap, they are nobody's stack.
+/// Writes the trace for speedscope: for each block a profile of its consumers, and one of its
+/// loader if it has one. Frames are layers, phases, and waits for each phase (a profile has no
+/// fields for more). The weight stream is omitted, since its overlapping parts are not a stack.
 pub fn speedscope(trace: &Trace) -> Vec<u8> {
     let mut frames = Frames::default();
     let mut profiles = Vec::new();
@@ -24,7 +24,7 @@ pub fn speedscope(trace: &Trace) -> Vec<u8> {
     let exporter = json!(trace.meta().generator);
     let shared = json!({ "frames": frames });
     let profiles = profiles.join(",\n");
-    // Written as text: as a tree of values, a million events take a hundred times the file.
+    // Written as text: a tree of values for a million events takes a hundred times the file's size.
     let text = format!(
         "{{\"$schema\":\"{SCHEMA}\",\"name\":{name},\"exporter\":{exporter},\
          \"activeProfileIndex\":0,\"shared\":{shared},\"profiles\":[\n{profiles}\n]}}\n"

@@ -1,4 +1,4 @@
-//! The trace as tracks of slices that nest.
+//! Converts the trace to tracks of nested slices.
 
 use super::lanes::lanes;
 use super::wait_name;
@@ -10,11 +10,11 @@ use std::borrow::Cow;
 pub(super) struct Track {
     pub(super) block: u16,
     pub(super) line: Line,
-    /// Outer before inner, else by time. Two slices either share no time or one holds the other.
+    /// Outer before inner, else by time. Two slices are either disjoint or one contains the other.
     pub(super) slices: Vec<Slice>,
 }
 
-/// Which of a block's lines.
+/// The kind of a block's track.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Line {
     Consumers,
@@ -36,7 +36,7 @@ pub(super) struct Slice {
 /// What a slice shows.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum What {
-    /// All that follows one another and is of this layer.
+    /// All consecutive slices of this layer.
     Layer(u16),
     /// A span, and its row in the trace.
     Span(usize, Span),
@@ -170,8 +170,8 @@ fn stream_slice(stream: Stream) -> Slice {
     Slice { begin_ns: stream.begin_ns, end_ns: stream.end_ns, depth: 0, what }
 }
 
-/// Puts a slice of the layer around slices of one layer that follow one another. They share no
-/// time, so neither do the slices of layers.
+/// Puts a slice of the layer around consecutive slices of one layer. These do not overlap, so the
+/// layers' slices do not overlap either.
 fn under_layers(slices: impl Iterator<Item = Slice>) -> Vec<Slice> {
     let mut nested: Vec<Slice> = Vec::new();
     let mut around: Option<(u16, usize)> = None;

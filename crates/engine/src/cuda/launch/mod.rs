@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 /// Puts steps on a stream, in order.
 pub(super) trait Strategy: Debug + Send {
-    /// Puts one step on the stream.
+    /// Launches one step on the stream.
     ///
     /// # Safety
     /// Every address in the parameters is of memory that the caller holds until the stream is

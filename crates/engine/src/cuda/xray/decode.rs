@@ -1,4 +1,4 @@
-//! What a recording kernel's buffers mean: from records to stamps. Pure: no GPU is needed.
+//! Decodes a recording kernel's buffers, from records to stamps. Pure: no GPU is needed.
 
 use super::super::producer::Producers;
 use crate::EngineError;
@@ -10,7 +10,7 @@ use monolith_abi::xray::{
 use monolith_abi::{EventKind, Moment, Phase};
 use zerocopy::{FromBytes, IntoBytes};
 
-/// The dumps of all blocks of the step with this epoch; the words are the blocks' buffers.
+/// Returns the dumps of all blocks of the step with this epoch; the words are their buffers.
 pub(in super::super) fn blocks_from(
     words: &[u64],
     epoch: u32,
@@ -72,8 +72,8 @@ fn anchor_from(anchor: &XrayAnchor) -> Anchor {
     Anchor { clock: anchor.clock, global_ns: anchor.global_ns }
 }
 
-/// Completes 32-bit clocks from the 64 bits that the block began with. They are in order; a clock
-/// that is not (two lanes read them) counts as the one before it.
+/// Extends 32-bit clocks to 64 bits, from the block's first clock. They are in order; one that is
+/// not (two lanes read the clock) counts as equal to the previous one.
 struct Clocks {
     at: u64,
     is_first: bool,
@@ -86,14 +86,14 @@ impl Clocks {
 
     fn next(&mut self, low: u32) -> u64 {
         let ahead = low.wrapping_sub(self.at as u32).cast_signed();
-        // The first may be older than the observer's first reading.
+        // The first clock may be older than the observer's first reading.
         let ahead = if std::mem::take(&mut self.is_first) { ahead } else { ahead.max(0) };
         self.at = self.at.saturating_add_signed(ahead.into());
         self.at
     }
 }
 
-/// What thread 0 noted, and when.
+/// A note of thread 0, and its clock.
 #[derive(Clone, Copy, Debug)]
 struct Note {
     clock: u64,
@@ -120,7 +120,7 @@ fn clocks_from(arrivals: &[u32], begin: u64) -> Vec<u64> {
     arrivals.iter().map(|&low| clocks.next(low)).collect()
 }
 
-/// The loader's stamps; of a copy's issue, its bytes.
+/// Decodes the loader's stamps, and the bytes of each issued copy.
 fn loader_from(copies: &[XrayCopy], begin: u64) -> Result<Vec<(Stamp, u32)>, String> {
     let mut clocks = Clocks::from(begin);
     let mut stamps = Vec::with_capacity(2 * copies.len());
@@ -142,22 +142,21 @@ fn loader_from(copies: &[XrayCopy], begin: u64) -> Result<Vec<(Stamp, u32)>, Str
     Ok(stamps)
 }
 
-/// A phase of a layer, or of none.
+/// A phase, and its layer if it has one.
 type Place = (Phase, u16);
 
-/// Makes stamps of the consumers' notes: where they are, and what they wait for.
+/// Turns the consumers' notes into stamps: where the consumers are, and what they wait for.
 struct Consumers<'a> {
     producers: &'a Producers,
-    /// The phase that they are at, or go on with after the gather: the first is qkv, of which there
-    /// is nothing to ask for.
+    /// The current phase, or the next one during a gather. The first is qkv, which gathers nothing.
     now: Place,
-    /// Index of the last matvec whose gather began. They follow one another: a missing note (the
-    /// watcher was a whole round of notes behind) would show.
+    /// Index of the last matvec whose gather began. The indices are consecutive, so a missing note
+    /// (the watcher was a whole round of notes behind) is detected.
     matvec: u32,
 }
 
 impl Consumers<'_> {
-    /// What the time from this note on is spent on; `None` for one that cannot be.
+    /// Returns what the time after this note is spent on; `None` for an impossible note.
     fn stamp(&mut self, note: Note) -> Option<Stamp> {
         let which = note.which();
         let layers = self.producers.layers();
@@ -195,13 +194,13 @@ impl Consumers<'_> {
         (EventKind::Work, now)
     }
 
-    /// A wait for what `from` gave, after which they are at `now`.
+    /// Returns a wait for the output of `from`, after which the consumers are at `now`.
     fn waits_for(&mut self, from: Place, now: Place) -> (EventKind, Place) {
         self.now = now;
         (EventKind::WaitExchange, from)
     }
 
-    /// Whose value came last, of the gather that this note ends.
+    /// Returns the block whose value arrived last in the gather that this note ends.
     fn producer(&self, gathered: Note) -> Option<u16> {
         let unit = gathered.which().checked_sub(1)?;
         let is_end = gathered.moment() == Some(Moment::Gathered);
@@ -209,7 +208,7 @@ impl Consumers<'_> {
     }
 }
 
-/// What a matvec gathers, and which phase it is.
+/// Returns the phase whose output a matvec gathers, and the matvec's own phase.
 fn matvec(index: usize, layers: usize) -> Option<(Place, Place)> {
     let (row, layer) = matvec_at(index, layers)?;
     let before = if row.is_from_the_layer_before() { layer.checked_sub(1)? } else { layer };
@@ -217,9 +216,9 @@ fn matvec(index: usize, layers: usize) -> Option<(Place, Place)> {
     Some(((row.from, u16::try_from(before).ok()?), (row.phase, now)))
 }
 
-/// The consumers' stamps. If no record was lost for lack of room, all notes must be there: every
-/// matvec of the step, to the end. (A watcher that was a whole round of notes behind would have
-/// missed some.)
+/// Decodes the consumers' stamps. Unless the buffer was too small, all notes must be there, for
+/// every matvec of the step. (A watcher that was a whole round of notes behind would have missed
+/// some.)
 fn consumer_from(notes: &[Note], producers: &Producers, lost: u64) -> Result<Vec<Stamp>, String> {
     let mut consumers = Consumers { producers, now: (Phase::Qkv, 0), matvec: 0 };
     let mut stamps: Vec<Stamp> = Vec::with_capacity(notes.len());
@@ -240,7 +239,7 @@ fn consumer_from(notes: &[Note], producers: &Producers, lost: u64) -> Result<Vec
     Ok(ended(stamps))
 }
 
-/// The stamps with an end, where the buffer had no room for it.
+/// Adds an end to the stamps if the buffer had no room for it.
 fn ended(mut stamps: Vec<Stamp>) -> Vec<Stamp> {
     if let Some(&last) = stamps.last().filter(|last| last.kind != EventKind::Unrecorded) {
         stamps.push(Stamp { kind: EventKind::Unrecorded, producer: NO_BLOCK, ..last });
@@ -248,8 +247,8 @@ fn ended(mut stamps: Vec<Stamp>) -> Vec<Stamp> {
     stamps
 }
 
-/// Issue and arrival of every copy: both sides go through the same stages in the same order. Where
-/// records were lost, one side may have more.
+/// Pairs the issue and arrival of every copy: both sides go through the same stages in the same
+/// order. If records were lost, one side may have more.
 fn copies_from(
     loader: &[(Stamp, u32)],
     arrivals: &[u64],
@@ -261,7 +260,7 @@ fn copies_from(
     }
     let copy = |((issue, bytes), &arrival): (&(Stamp, u32), &u64)| Copied {
         issue_clock: issue.clock,
-        // By another warp's clock reading: never before the issue.
+        // Another warp reads the arrival's clock; the arrival is never before the issue.
         arrival_clock: arrival.max(issue.clock),
         bytes: *bytes,
         phase: issue.phase,
@@ -383,7 +382,7 @@ mod tests {
     }
 
     /// Every moment, in an order in which a block may come to them: what each makes of the time
-    /// from there, and whom a wait is on.
+    /// from there, and which block a wait is on.
     #[test]
     fn every_moment_has_its_meaning() {
         use EventKind::{
@@ -428,7 +427,7 @@ mod tests {
         assert_eq!(seen.len(), Moment::ALL.len() - 1, "all but the one that is none");
         let mut buffers = small();
         let notes: Vec<_> = (0..).zip(told).map(|(at, row)| (BEGIN + at, row.0, row.1)).collect();
-        // The products between the last one told and the end.
+        // The matvecs between the last recorded one and the end.
         let between = (6..=MATVECS).map(|matvec| (BEGIN + 100, Moment::Asked, matvec));
         let (told_before, end) = notes.split_at(notes.len() - 4);
         let end = end.iter().map(|&(clock, moment, which)| (clock + 100, moment, which));

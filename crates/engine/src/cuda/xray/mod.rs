@@ -8,8 +8,8 @@ use cudarc::driver::{CudaSlice, CudaStream, DevicePtr, DriverError};
 use monolith_abi::xray::XrayBlock;
 use std::sync::Arc;
 
-/// Where recording steps write: the chosen step has buffers of its own, all others share a second
-/// set, so that every step of a loop does the same work. Words of 64 bits, the alignment of
+/// The buffers of recording steps: one set for the chosen step, a second set that all other steps
+/// share, so that every step of a loop does the same work. Words of 64 bits, the alignment of
 /// [`XrayBlock`].
 #[derive(Debug)]
 pub(super) struct Recording {
@@ -23,13 +23,13 @@ impl Recording {
         Ok(Recording { chosen: stream.alloc_zeros(words)?, others: stream.alloc_zeros(words)? })
     }
 
-    /// The address for a step.
+    /// Returns the buffers' address for a step.
     pub(super) fn address(&self, stream: &Arc<CudaStream>, chosen: bool) -> u64 {
         let buffer = if chosen { &self.chosen } else { &self.others };
         buffer.device_ptr(stream).0
     }
 
-    /// The chosen step's buffers.
+    /// Reads the chosen step's buffers.
     pub(super) fn words(&self, stream: &Arc<CudaStream>) -> Result<Vec<u64>, DriverError> {
         stream.clone_dtoh(&self.chosen)
     }

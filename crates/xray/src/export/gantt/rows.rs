@@ -18,8 +18,8 @@ impl Window {
     }
 }
 
-/// For each pixel the shade that takes most of its time, unless what no span covers takes more.
-/// Painting spans one over another instead would show the last of the many in a pixel.
+/// Returns for each pixel the shade that takes most of its time, unless uncovered time takes more.
+/// Painting spans one over another would instead show the last of the many in a pixel.
 pub(super) fn row(spans: &[Span], window: Window, width: u32) -> Vec<Option<Shade>> {
     let mut shares = vec![[0.0_f64; Shade::COUNT]; width as usize];
     for span in spans {

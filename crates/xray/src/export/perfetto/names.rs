@@ -1,4 +1,4 @@
-//! Interned names: each sequence says once what its numbers stand for.
+//! Interned names: each sequence defines its name ids once.
 
 use super::proto::{DebugAnnotation, Interned, InternedData};
 use crate::Span;
@@ -68,7 +68,7 @@ pub(super) fn category(what: &What) -> Option<u64> {
     CATEGORIES.iter().zip(1..).find_map(|(&name, iid)| (name == category).then_some(iid))
 }
 
-/// What a viewer tells of a slice when it is chosen.
+/// The details that a viewer shows for a selected slice.
 pub(super) fn annotations(slice: &Slice, block: u16, sm: Option<u16>) -> Vec<DebugAnnotation> {
     let mut all = vec![count(BLOCK, block), count(NS, slice.end_ns - slice.begin_ns)];
     all.extend(sm.map(|sm| count(SM, sm)));
