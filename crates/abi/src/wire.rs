@@ -164,7 +164,10 @@ macro_rules! wire_sizes {
 
             /// The fixed numbers.
             pub const FIXED: &'static [($crate::wire::Named, usize)] = &[
-                $(($crate::wire::Named { name: stringify!($constant), doc: &[$($cdoc),*] }, $number),)+
+                $((
+                    $crate::wire::Named { name: stringify!($constant), doc: &[$($cdoc),*] },
+                    $number,
+                ),)+
             ];
 
             /// The numbers that follow from others, in order.

@@ -8,6 +8,7 @@ use crate::markdown::{cell, code};
 use crate::quality::{Agreement, Kept, QualityRecord, Reading, Verdicts, mismatches, note};
 use crate::record::{Index, RunFolder};
 use monolith_text::printable;
+use std::collections::HashSet;
 use std::fmt::Write;
 use std::path::Path;
 
@@ -159,7 +160,7 @@ pub fn render(results: &Path) -> Result<String, HarnessError> {
 }
 
 impl Report {
-    /// Reads every run; returns the tables of each GPU's newest run with a speed to show.
+    /// Reads every run; returns the tables of each GPU's fullest run, the newest among equals.
     ///
     /// An unreadable run is listed as a problem; the others still have their tables.
     ///
@@ -240,11 +241,18 @@ fn runs(results: &Path) -> Result<(Vec<Run>, Vec<String>), HarnessError> {
     Ok((runs, problems))
 }
 
+/// Returns the run with the most engines and models to show a speed of, the newest among equals: a
+/// run that measured one format again does not take the others out of the table.
+fn fullest<'a>(runs: &[&'a Run]) -> Option<&'a Run> {
+    let shown = |run: &&&Run| run.rows.shown.iter().map(engine_key).collect::<HashSet<_>>().len();
+    // Of equals `max_by_key` takes the last.
+    runs.iter().rev().max_by_key(shown).copied()
+}
+
 /// Renders the section of one GPU; `runs` has the newest first.
 fn gpu_section(gpu: &str, runs: &[&Run]) -> Result<String, HarnessError> {
     let mut text = format!("### {}\n\n", cell(gpu));
-    let with_speed = runs.iter().find(|run| !run.rows.shown.is_empty());
-    let Some(chosen) = with_speed.or(runs.first()) else { return Ok(text) };
+    let Some(chosen) = fullest(runs) else { return Ok(text) };
     let qualities = chosen.folder.qualities()?;
     text += &tables(&chosen.rows, &qualities);
     text += &quality_table(&qualities, &chosen.environment.run_id);

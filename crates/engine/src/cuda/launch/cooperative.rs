@@ -30,9 +30,9 @@ impl Strategy for Cooperative {
         let param = Param(*args);
         let mut launch = stream.launch_builder(&self.kernel.function);
         launch.arg(&param);
-        // SAFETY: the parameter is the kernel's one parameter, its layout asserted on both sides; the
-        // caller answers for what its addresses point to. Cooperative: all blocks are resident, or
-        // the launch is refused.
+        // SAFETY: the parameter is the kernel's one parameter, its layout asserted on both sides;
+        // the caller answers for what its addresses point to. Cooperative: all blocks are resident,
+        // or the launch is refused.
         unsafe { launch.launch_cooperative(self.config) }.map_err(gpu_error)?;
         Ok(())
     }
