@@ -1,4 +1,4 @@
-// Hand-offs between all blocks: the all-gather of the megakernel's exchange.cuh, and a grid
+// Hand-offs between all blocks: the all-gather of the megakernel's handoff/flag.cuh, and a grid
 // barrier for comparison. Every exchange has its own slot, written once per launch with the
 // launch's epoch, so no unread slot is overwritten and nothing is reset. All blocks must be
 // resident, so the launch is cooperative.

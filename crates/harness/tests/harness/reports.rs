@@ -102,6 +102,31 @@ fn gpus_never_share_a_table() {
     assert_eq!(names, [folder.name, second.name]);
 }
 
+/// A later run that measured less does not take the earlier one's engines out of the table; one that
+/// measured as much does.
+#[test]
+fn the_table_is_of_the_fullest_run() {
+    let results = tempfile::tempdir().unwrap();
+    let row = |run: &str, variant: &str| Row {
+        engine: "peer".into(),
+        variant: variant.into(),
+        run_id: run.into(),
+        gate_passed: None,
+        ..measured(tempfile::tempdir().unwrap().path()).1[0].clone()
+    };
+    let add = |run: &str, rows: &[Row]| {
+        let environment = Environment { run_id: run.into(), ..environment() };
+        RunFolder::open(results.path(), &environment).unwrap().add_rows(rows).unwrap();
+        let text = render(results.path()).unwrap();
+        let (_, measured) = text.split_once("Measured in [results/").unwrap();
+        measured.split(']').next().unwrap().to_owned()
+    };
+    let first = add("first", &[row("first", "a"), row("first", "b")]);
+    assert_eq!(add("second", &[row("second", "a")]), first);
+    let third = add("third", &[row("third", "a"), row("third", "c")]);
+    assert_ne!(third, first);
+}
+
 /// Names of engines and models come from other programs and from files.
 #[test]
 fn hostile_names_stay_in_their_cells() {
