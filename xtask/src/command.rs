@@ -8,10 +8,10 @@ use std::process::{Command, Stdio};
 
 use crate::say;
 
-/// The command as one would type it.
+/// The command as a person would type it.
 pub fn shown(command: &Command) -> String {
     let program = command.get_program();
-    // Cargo tells us its full path; one would type its name.
+    // Cargo passes its full path; a person would type its name.
     let cargo = Path::new(program).file_name().filter(|name| *name == "cargo");
     let mut words = vec![word(cargo.unwrap_or(program))];
     words.extend(command.get_args().map(word));
@@ -32,7 +32,7 @@ fn word(text: &OsStr) -> String {
     }
 }
 
-/// Announces the command, runs it with our terminal as its own, and fails unless it succeeds.
+/// Announces the command, runs it on this terminal, and fails unless it succeeds.
 pub fn run(command: &mut Command) -> Result<()> {
     let shown = shown(command);
     say::line(format_args!("$ {shown}"));
@@ -56,7 +56,7 @@ pub fn run_seen(command: &mut Command, mut seen: impl FnMut(&str)) -> Result<()>
         .spawn()
         .with_context(|| format!("could not start `{shown}`: is it installed?"))?;
     let mut output = BufReader::new(child.stdout.take().context("its output is piped")?);
-    // Tests print what they like: not every line need be text.
+    // A test may print bytes that are not text.
     let mut line = Vec::new();
     while output.read_until(b'\n', &mut line)? > 0 {
         let text = String::from_utf8_lossy(&line);
@@ -86,18 +86,18 @@ pub fn output(command: &mut Command) -> Result<String> {
     String::from_utf8(output.stdout).with_context(|| format!("`{shown}` wrote bytes, not text"))
 }
 
-/// Whether the command can be started and succeeds; its output is dropped.
+/// Whether the command starts and succeeds; discards its output.
 pub fn succeeds(command: &mut Command) -> bool {
     let quiet = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     quiet.status().is_ok_and(|status| status.success())
 }
 
-/// For tests that wait for a child process: fails where that takes too long.
+/// Runs a test that waits for a child process, and fails if it takes more than a minute.
 #[cfg(test)]
 pub fn in_time<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
     let (done, wait) = std::sync::mpsc::channel();
     std::thread::spawn(move || done.send(work()));
-    wait.recv_timeout(std::time::Duration::from_secs(60)).expect("it ends in time, and well")
+    wait.recv_timeout(std::time::Duration::from_secs(60)).expect("the test ends without a panic")
 }
 
 #[cfg(test)]

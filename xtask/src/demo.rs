@@ -19,7 +19,7 @@ use crate::{command, page, say};
 /// What to decode and where to show it.
 #[derive(clap::Args)]
 pub struct Options {
-    /// Decode, write the trace, and stop there: needs no Node.
+    /// Decode, write the trace and exit; needs no Node.
     #[arg(long)]
     once: bool,
     /// The text to continue [default: data/tiny/demo-prompt.txt]
@@ -36,7 +36,7 @@ pub struct Options {
 const SERVER_START_MAX: Duration = Duration::from_secs(30);
 const POLL: Duration = Duration::from_millis(100);
 
-/// Decodes, and serves the page unless told to do it once.
+/// Decodes, and serves the page unless `--once` is given.
 pub fn run(repo: &Repo, options: &Options) -> Result<()> {
     let trace = decode(repo, options)?;
     say::line(format_args!("X-ray of one token: {}", trace.display()));
@@ -46,7 +46,7 @@ pub fn run(repo: &Repo, options: &Options) -> Result<()> {
     let node = Node::ensure(repo)?;
     say::heading("the page");
     page::install(repo, &node)?;
-    // The page's build takes all of web/public with it.
+    // The page's build copies all of web/public.
     let data = repo.web().join("public/data");
     let count = data::fill(&data, &trace, &repo.root.join("results"))?;
     say::line(format_args!("{}: {count} traces to choose from", data.display()));
@@ -75,7 +75,7 @@ fn decode(repo: &Repo, options: &Options) -> Result<PathBuf> {
     Ok(trace)
 }
 
-/// Removes an old trace, so that it is never taken for the new one.
+/// Removes an old trace, so that it cannot pass for the new one.
 fn clear(trace: &Path) -> Result<()> {
     if let Some(folder) = trace.parent() {
         std::fs::create_dir_all(folder)
@@ -97,7 +97,7 @@ fn serve(repo: &Repo, node: &Node, port: u16) -> Result<()> {
             .context("could not listen for Ctrl-C")?;
     }
     let mut vite = node.node(repo);
-    // Vite itself, not npx: the process that we start is the one to stop.
+    // Run Vite itself, not npx, because the process started here is the one to stop.
     vite.args(["node_modules/vite/bin/vite.js", "preview", "--host", "127.0.0.1"]);
     let mut server = Server::start(vite.args(["--strictPort", "--port", &port.to_string()]))?;
     let begun = Instant::now();
@@ -147,7 +147,7 @@ impl Drop for Server {
     }
 }
 
-/// The port, if it is free; any free port if none is asked for.
+/// The given port if it is free, or any free port if none is given.
 fn free_port(port: Option<u16>) -> Result<u16> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port.unwrap_or(0)))
         .with_context(|| format!("port {} is taken: choose another", port.unwrap_or(0)))?;

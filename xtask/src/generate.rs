@@ -21,7 +21,7 @@ pub fn write(repo: &Repo) -> Result<()> {
     Ok(())
 }
 
-/// Fails if a file is not what would be written.
+/// Fails if a file is stale.
 pub fn check(repo: &Repo) -> Result<()> {
     let stale = stale(&repo.root);
     if !stale.is_empty() {
@@ -31,7 +31,7 @@ pub fn check(repo: &Repo) -> Result<()> {
     Ok(())
 }
 
-/// The paths of the files that are not what would be written.
+/// The paths of the stale files: those that `write` would change.
 pub fn stale(root: &Path) -> Vec<&'static str> {
     all().iter().filter(|file| is_stale(root, file)).map(|file| file.path).collect()
 }
@@ -40,7 +40,7 @@ fn is_stale(root: &Path, file: &Generated) -> bool {
     std::fs::read_to_string(root.join(file.path)).ok().as_deref() != Some(&file.text)
 }
 
-/// Writes beside the file and renames, so that nobody reads half of it.
+/// Writes beside the file and renames, so that nobody reads a partial file.
 fn replace(path: &Path, text: &str) -> std::io::Result<()> {
     if let Some(folder) = path.parent() {
         std::fs::create_dir_all(folder)?;

@@ -34,13 +34,13 @@ pub fn rust_component(cargo: &mut Command, component: &str) -> Result<()> {
     command::run(Command::new("rustup").args(["component", "add", component]))
 }
 
-/// Chromium for the browser test: what $CHROMIUM names, else what PATH holds, else Debian's.
+/// Chromium for the browser test: from $CHROMIUM, else from PATH, else Debian's.
 pub fn chromium() -> Result<PathBuf> {
     const NAMES: [&str; 4] =
         ["chromium", "chromium-browser", "google-chrome", "google-chrome-stable"];
     match std::env::var_os("CHROMIUM") {
         Some(named) => Ok(PathBuf::from(named)),
-        None => debian("chromium", &NAMES, "the browser test needs it, and CHROMIUM names none"),
+        None => debian("chromium", &NAMES, "the browser test needs it, and CHROMIUM is not set"),
     }
 }
 
@@ -55,12 +55,12 @@ pub fn wheels_once(wheels: &[&str], home: &Path, why: &str) -> Result<()> {
     }
     say::installing(format_args!("{} into {}", wheels.join(", "), home.display()), why);
     self::wheels(wheels, home, why, |home| {
-        fs::write(home.join(INSTALLED), &wanted).context("could not note what is installed")
+        fs::write(home.join(INSTALLED), &wanted).context("could not record the installed wheels")
     })
 }
 
-/// Installs Python wheels into a temporary folder, finishes them there, and renames the folder:
-/// an interrupted installation is never taken for a whole one.
+/// Installs Python wheels into a temporary folder, finishes them there, and renames the folder, so
+/// that an interrupted installation cannot pass for a whole one.
 pub fn wheels(
     wheels: &[&str],
     home: &Path,
@@ -92,7 +92,7 @@ fn python_with_pip(why: &str) -> Result<PathBuf> {
         return Ok(python);
     }
     apt("python3-pip", why)?;
-    // Debian's own python3, whatever else PATH holds.
+    // Debian's own python3, even if PATH has another first.
     let debian = PathBuf::from("/usr/bin/python3");
     if !has_pip(&debian) {
         bail!("python3-pip is installed, but `{} -m pip` does not run", debian.display());
@@ -100,7 +100,7 @@ fn python_with_pip(why: &str) -> Result<PathBuf> {
     Ok(debian)
 }
 
-/// The first of the programs that PATH holds, after installing the package if it holds none.
+/// The first of the programs on PATH; installs the package if there is none.
 fn debian(package: &str, programs: &[&str], why: &str) -> Result<PathBuf> {
     if let Some(found) = program_on_path(programs) {
         return Ok(found);
@@ -112,7 +112,7 @@ fn debian(package: &str, programs: &[&str], why: &str) -> Result<PathBuf> {
     }
 }
 
-/// Installs a Debian package, or says which command installs it.
+/// Installs a Debian package, or fails with the command that installs it.
 pub fn apt(package: &str, why: &str) -> Result<()> {
     if program_on_path(&["apt-get"]).is_none() {
         bail!("{package} is missing ({why}), and so is apt-get: install {package} by hand");

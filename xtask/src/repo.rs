@@ -46,7 +46,7 @@ impl Repo {
     /// The files that git tracks and that exist, as paths from the root.
     pub fn tracked(&self) -> Result<Vec<String>> {
         let mut git = Command::new(install::git()?);
-        // A container often runs as another user than the one that cloned.
+        // In a container, the user often does not own the checkout.
         git.args(["-c", "safe.directory=*", "ls-files", "-z"]).current_dir(&self.root);
         let listed = command::output(&mut git).context("tidy needs a git checkout")?;
         let paths = listed.split('\0').filter(|path| !path.is_empty()).map(String::from);
@@ -64,14 +64,14 @@ fn folder(metadata: &Value, key: &str) -> Result<PathBuf> {
     path.map(PathBuf::from).with_context(|| format!("`cargo metadata` has no {key}"))
 }
 
-/// The first of these programs that a folder of PATH holds.
+/// The path of the first of these programs that is on PATH.
 pub fn program_on_path(names: &[&str]) -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
     let folders: Vec<PathBuf> = std::env::split_paths(&path).collect();
     names.iter().find_map(|name| folders.iter().map(|at| at.join(name)).find(|at| at.is_file()))
 }
 
-/// A text file, or an error that names it.
+/// The text of a file; the error names the file.
 pub fn read(path: &Path) -> Result<String> {
     std::fs::read_to_string(path).with_context(|| format!("could not read {}", path.display()))
 }

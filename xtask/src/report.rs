@@ -37,18 +37,18 @@ pub fn run(repo: &Repo, options: &Options) -> Result<()> {
         return Ok(());
     }
     if options.check {
-        bail!("{README}: its tables are out of date: run `cargo xtask report`");
+        bail!("{README}: the tables are out of date: run `cargo xtask report`");
     }
     std::fs::write(&path, wanted).with_context(|| format!("could not write {README}"))?;
     say::line(format_args!("report: {README} written"));
     Ok(())
 }
 
-/// What stands before and after the tables, the markers included; `None` without markers.
+/// The text before and after the tables, markers included; `None` without markers.
 fn parts(readme: &str) -> Result<Option<(&str, &str)>> {
     let Some(begin) = readme.find(BEGIN).map(|at| at + BEGIN.len()) else { return Ok(None) };
     let Some(end) = readme[begin..].find(END).map(|at| at + begin) else {
-        bail!("{README} has a line {BEGIN} and no line {END} after it");
+        bail!("{README} has a line {BEGIN} but no line {END} after it");
     };
     Ok(Some((&readme[..begin], &readme[end..])))
 }

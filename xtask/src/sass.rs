@@ -2,10 +2,10 @@
 
 use std::collections::HashMap;
 
-/// The instructions of a cubin, counted.
+/// How often each instruction occurs in a cubin.
 #[derive(Debug, Default)]
 pub struct Sass {
-    /// How many there are.
+    /// The number of instructions.
     pub instructions: usize,
     mnemonics: HashMap<String, usize>,
 }
@@ -21,7 +21,7 @@ impl Sass {
         sass
     }
 
-    /// How often the instruction occurs, whatever its suffixes.
+    /// How often the instruction occurs, with any suffixes.
     pub fn count(&self, mnemonic: &str) -> usize {
         self.mnemonics.get(mnemonic).copied().unwrap_or(0)
     }

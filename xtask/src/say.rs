@@ -15,7 +15,7 @@ pub fn heading(text: impl Display) {
     line(format_args!("\n== {text}"));
 }
 
-/// What is being installed, and why.
+/// Says what is being installed, and why.
 pub fn installing(what: impl Display, why: impl Display) {
     line(format_args!("installing {what}, because {why}"));
 }

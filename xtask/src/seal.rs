@@ -1,4 +1,4 @@
-//! Seals runs in `results/`: from then on `cargo xtask tidy` refuses every change of their files.
+//! Seals runs in `results/`: from then on `cargo xtask tidy` refuses any change to their files.
 
 use anyhow::{Result, ensure};
 
@@ -17,7 +17,7 @@ pub struct Options {
 pub fn run(repo: &Repo, options: &Options) -> Result<()> {
     let named = !options.runs.is_empty();
     let chosen = if named { options.runs.clone() } else { runs::unsealed(&repo.root)? };
-    ensure!(!chosen.is_empty(), "seal: every run in results/ is sealed");
+    ensure!(!chosen.is_empty(), "seal: every run in results/ is sealed already");
     // All or none: a mistyped name seals nothing.
     let lines = chosen.iter().map(|run| runs::seal(&repo.root, run)).collect::<Result<String>>()?;
     runs::append(&repo.root, &lines)?;

@@ -46,14 +46,14 @@ const STEPS: [Step; 13] = [
     step("clippy", "cargo clippy --workspace --all-targets, warnings denied", clippy),
     step("kernels", "every GPU kernel compiles, and its machine code is checked", gpu_kernels),
     step("tests", "cargo test --workspace; ignored tests are listed in the summary", tests),
-    step("traces", "the tests' traces, by Perfetto's protobufs and speedscope's importer", viewers),
+    step("traces", "Perfetto's protobufs and speedscope's importer read the test traces", viewers),
     slow(
         "model check",
         "the hand-off protocol under loom's schedules: all for two workers, 60,000 for three",
         model_check,
     ),
     step("python", "every Python file compiles, and the tools' tests pass", python),
-    step("page packages", "Node if need be, npm ci if need be", page_packages),
+    step("page packages", "Node and the npm packages, installed if missing", page_packages),
     step("page check", "npm run check", |repo| npm(repo, "check")),
     step("page tests", "npm test", |repo| npm(repo, "test")),
     slow("page build", "npm run build", |repo| passed(page::build(repo, &Node::ensure(repo)?))),
@@ -130,7 +130,7 @@ impl Outcome {
     }
 }
 
-/// `steps: 9 passed, 0 failed`, and how many steps did not run, and tests were ignored, if any.
+/// `steps: 9 passed, 0 failed`, then the steps that did not run and the ignored tests, if any.
 fn summary(outcomes: &[&Outcome]) -> String {
     let count = |word| outcomes.iter().filter(|outcome| outcome.word() == word).count();
     let mut line = format!("steps: {} passed, {} failed", count("passed"), count("failed"));
@@ -160,7 +160,7 @@ fn tests(repo: &Repo) -> Result<Outcome> {
     Ok(if ignored.is_empty() { Outcome::Passed } else { Outcome::Ignored(ignored) })
 }
 
-/// The name on a line like `test a_name ... ignored`, with a reason behind it or without.
+/// The name on a line like `test a_name ... ignored`, with or without a reason at the end.
 fn ignored_test(line: &str) -> Option<&str> {
     let (name, result) = line.strip_prefix("test ")?.split_once(" ... ")?;
     result.starts_with("ignored").then_some(name.trim_end())

@@ -1,4 +1,4 @@
-//! The structure of the repository, checked: one rule a file.
+//! Checks of the repository's structure: one rule a file.
 
 mod files;
 mod floors;
@@ -13,7 +13,7 @@ use std::fmt;
 use crate::repo::Repo;
 use crate::{generate, say};
 
-/// Something to change, and how.
+/// A finding: what to change, and how.
 #[derive(Debug, PartialEq)]
 pub struct Finding {
     /// Path from the root.
@@ -48,7 +48,7 @@ pub fn run(repo: &Repo) -> Result<()> {
     }
     match findings.len() {
         0 => say::line(format_args!("tidy: {} files, nothing to change", tracked.len())),
-        count => bail!("tidy: {count} to change"),
+        count => bail!("tidy: {count} findings"),
     }
     Ok(())
 }
@@ -58,7 +58,7 @@ fn findings(repo: &Repo, tracked: &[String]) -> Result<Vec<Finding>> {
     let stale =
         stale.into_iter().map(|path| Finding::new(path, 0, "stale: run `cargo xtask generate`"));
     let mut found: Vec<Finding> = stale.collect();
-    // Without the file there is no table, which is a finding like any other.
+    // A missing file reads as a document without a table, which is a finding.
     let table = std::fs::read_to_string(repo.root.join(floors::TABLE)).unwrap_or_default();
     found.extend(floors::check(&table, &repo.metadata));
     found.extend(files::missing(&repo.root));
@@ -66,7 +66,7 @@ fn findings(repo: &Repo, tracked: &[String]) -> Result<Vec<Finding>> {
     for path in tracked {
         let at = repo.root.join(path);
         found.extend(files::too_large(path, at.metadata()?.len()));
-        // What is not text has no lines to check.
+        // A file that is not text has no lines to check.
         let Ok(text) = std::fs::read_to_string(&at) else { continue };
         found.extend(text::check(path, &text));
         if path.ends_with(".rs") {

@@ -1,5 +1,5 @@
-//! The exported traces that the tests leave behind, read with the viewers' own readers: Perfetto's
-//! protobufs, and speedscope's importer.
+//! Reads the traces that the tests export with the viewers' own code: Perfetto's protobufs, and
+//! speedscope's importer.
 
 use anyhow::{Context, Result, bail};
 use std::fs;
@@ -10,19 +10,19 @@ use crate::node::Node;
 use crate::repo::Repo;
 use crate::{command, install, page};
 
-/// Perfetto's protobufs for Python, and what they need.
+/// Perfetto's protobufs for Python, and the package that they need.
 const WHEELS: [&str; 2] = ["perfetto==0.59.1", "protobuf==7.36.2"];
 /// speedscope, in the page's folder.
 const SPEEDSCOPE: &str = "node_modules/speedscope";
 
-/// The folder of the wheels, which are installed if they are missing.
+/// The folder of the wheels; installs them if they are missing.
 pub fn protobufs(repo: &Repo) -> Result<PathBuf> {
     let home = repo.target.join("tools/perfetto");
-    install::wheels_once(&WHEELS, &home, "traces for Perfetto are checked with its own protobufs")?;
+    install::wheels_once(&WHEELS, &home, "they check the traces for Perfetto")?;
     Ok(home)
 }
 
-/// Checks every trace that the tests left in target/tmp.
+/// Checks every trace that the tests wrote to target/tmp.
 pub fn check(repo: &Repo, protobufs: &Path) -> Result<()> {
     let mut python = Command::new(install::python()?);
     python.current_dir(&repo.root).env("PYTHONPATH", protobufs).arg("tools/check_pftrace.py");
@@ -35,7 +35,7 @@ pub fn check(repo: &Repo, protobufs: &Path) -> Result<()> {
     command::run(node.args(left(repo, &[".chrome-trace.json", ".speedscope.json"])?))
 }
 
-/// The files with these endings that the tests left.
+/// The files with these endings that the tests wrote.
 fn left(repo: &Repo, endings: &[&str]) -> Result<Vec<PathBuf>> {
     let folder = repo.target.join("tmp");
     let files = fs::read_dir(&folder).with_context(|| folder.display().to_string())?;
@@ -46,7 +46,7 @@ fn left(repo: &Repo, endings: &[&str]) -> Result<Vec<PathBuf>> {
     });
     paths.sort();
     if paths.is_empty() {
-        bail!("no {} in {}: the tests of crates/xray leave some", endings[0], folder.display());
+        bail!("no {} in {}: the tests of crates/xray write them", endings[0], folder.display());
     }
     Ok(paths)
 }

@@ -1,9 +1,9 @@
-//! Inputs to begin with: small files of the repository, and small files made here.
+//! Seed inputs: small files of the repository, and small files made here.
 
 use anyhow::{Context, Result};
 use std::path::{Path, PathBuf};
 
-/// The repository.
+/// The repository's root.
 pub fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
@@ -14,7 +14,7 @@ pub fn file(name: &str) -> Result<Vec<u8>> {
     std::fs::read(&path).with_context(|| path.display().to_string())
 }
 
-/// Files of a folder whose names begin and end like this, in order.
+/// The files of a folder whose names begin with `begin` and end with `end`, sorted.
 pub fn files(folder: &str, begin: &str, end: &str) -> Result<Vec<Vec<u8>>> {
     let path = root().join(folder);
     let entries = path.read_dir().with_context(|| path.display().to_string())?;
@@ -28,10 +28,10 @@ pub fn files(folder: &str, begin: &str, end: &str) -> Result<Vec<Vec<u8>>> {
     paths.iter().map(|path| Ok(std::fs::read(path)?)).collect()
 }
 
-/// The run whose records are fed.
+/// The run whose records are seed inputs.
 pub const RUN: &str = "results/2026-11-30-h200-01";
 
-/// A JSON document with long lists cut: what is said of the first elements is said of all.
+/// A JSON document with long lists cut: the first elements stand for the rest.
 pub fn shortened(text: &[u8], most: usize) -> Result<Vec<u8>> {
     fn cut(value: &mut serde_json::Value, most: usize) {
         match value {

@@ -1,13 +1,13 @@
-//! Feeds mutated inputs to every parser of the project, and says which of them panic, abort, take
-//! too long or too much memory.
+//! Feeds mutated inputs to every parser of the project, and reports the inputs that panic, abort,
+//! or take too long or too much memory.
 //!
 //! ```sh
 //! cargo run --release -p monolith-fuzz -- --inputs 10000000 --seed 1 --out fuzz
 //! ```
 //!
-//! An input follows from the seed, the parser and its number alone: a finding is made again with
-//! `--parser NAME --from N --inputs 1`. Inputs run in processes of their own, so that one that
-//! aborts or does not end costs only itself. Exit code 1 if there was any finding.
+//! The seed, the parser and the input's number determine an input: `--parser NAME --from N
+//! --inputs 1` reproduces a finding. Inputs run in child processes, so that an input that aborts or
+//! hangs costs only itself. Exit code 1 if there was any finding.
 
 #![forbid(unsafe_code)]
 
@@ -29,40 +29,40 @@ struct Options {
     /// Inputs over all parsers; each parser gets the share that `--list` shows
     #[arg(long, default_value_t = 100_000)]
     inputs: u64,
-    /// Start no further batch after so many seconds
+    /// Start no new batch after this many seconds
     #[arg(long)]
     seconds: Option<u64>,
-    /// What inputs follow from
+    /// Seed of the random inputs
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Only this parser; all inputs are its own
+    /// Give all inputs to this parser
     #[arg(long)]
     parser: Option<String>,
-    /// Number of the first input, to make a finding again
+    /// Number of the first input, to reproduce a finding
     #[arg(long, default_value_t = 0)]
     from: u64,
-    /// Folder for the inputs of findings
+    /// Folder for the inputs that are findings
     #[arg(long, default_value = "fuzz-out")]
     out: PathBuf,
-    /// Processes at once
+    /// Number of processes at a time
     #[arg(long, default_value_t = 2)]
     jobs: usize,
     /// Milliseconds after which an input counts as slow
     #[arg(long, default_value_t = 500)]
     slow_ms: u64,
-    /// Seconds after which an input counts as one that does not end
+    /// Seconds after which an input counts as hanging
     #[arg(long, default_value_t = 20)]
     hang_s: u64,
-    /// Megabytes of address space that a process may take
+    /// Limit on a process's address space, in megabytes
     #[arg(long, default_value_t = 4096)]
     memory_mb: u64,
-    /// Names the parsers and their shares, and runs none
+    /// List the parsers and their shares, and run nothing
     #[arg(long)]
     list: bool,
-    /// Runs one batch in this process: what the processes are started with
+    /// Run one batch in this process (internal)
     #[arg(long, hide = true)]
     worker: bool,
-    /// Says the number of each input before it runs
+    /// Print the number of each input before it runs
     #[arg(long, hide = true)]
     trace: bool,
 }

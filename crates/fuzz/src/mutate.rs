@@ -1,11 +1,11 @@
-//! What is done to an input: to its bytes, and where it is JSON to its values.
+//! Mutations: of an input's bytes and, if the input is JSON, of its values.
 
 use crate::random::Random;
 use serde_json::{Map, Value};
 
-/// Longest input that is made.
+/// Longest input that a mutation may make.
 const MAX_BYTES: usize = 1 << 20;
-/// Numbers at which types and checks end.
+/// Boundary values of types and checks.
 const NUMBERS: [&str; 32] = [
     "0",
     "-0",
@@ -40,7 +40,7 @@ const NUMBERS: [&str; 32] = [
     "0.5",
     "1000000000",
 ];
-/// Texts that are more than they seem.
+/// Texts with a special meaning somewhere: escapes, paths, templates, odd Unicode.
 const TEXTS: [&str; 20] = [
     "",
     " ",
@@ -67,7 +67,7 @@ const TEXTS: [&str; 20] = [
 /// The input, changed once or a few times.
 pub fn mutated(input: &[u8], other: &[u8], random: &mut Random) -> Vec<u8> {
     let mut bytes = input.to_vec();
-    // Some are left as they are: what passes must go on to what comes after the parser.
+    // Some inputs stay unchanged, so that the code behind the parser runs too.
     let times = [0, 1, 1, 1, 2, 3, 8][random.below(7)];
     for _ in 0..times {
         let value = if random.below(4) > 0 { serde_json::from_slice(&bytes).ok() } else { None };
@@ -114,7 +114,7 @@ fn raw(mut bytes: Vec<u8>, other: &[u8], random: &mut Random) -> Vec<u8> {
     bytes
 }
 
-/// Replaces the next number in a text by another, or eight bytes by a little-endian one.
+/// Replaces the next number in a text, or eight bytes by a little-endian number.
 fn number(bytes: &mut Vec<u8>, at: usize, random: &mut Random) {
     let digit = |byte: &u8| byte.is_ascii_digit();
     match bytes[at..].iter().position(digit) {
@@ -133,7 +133,7 @@ fn number(bytes: &mut Vec<u8>, at: usize, random: &mut Random) {
     }
 }
 
-/// A value of the document, changed; now and then written with a key twice.
+/// Changes a value of the document; now and then writes a key twice.
 fn json(mut value: Value, random: &mut Random) -> Vec<u8> {
     let mut places = Vec::new();
     list(&value, &mut Vec::new(), &mut places);
@@ -145,7 +145,7 @@ fn json(mut value: Value, random: &mut Random) -> Vec<u8> {
     let twice = random.one_in(8).then(|| random.below(64));
     write(&value, twice, &mut 0, &mut text);
     match raw_number {
-        // A number that no `Value` can hold takes the place of a mark.
+        // A `Value` cannot hold this number, so a mark in the text is replaced by the number.
         Some(number) => {
             let text = String::from_utf8_lossy(&text);
             text.replacen(&format!("\"{MARK}\""), number, 1).into_bytes()
@@ -238,7 +238,7 @@ enum Step {
     Index(usize),
 }
 
-/// Places are listed to this number: the first rows of a long list stand for the rest.
+/// Most places to list: the first rows of a long list stand for the rest.
 const PLACES_MAX: usize = 2000;
 
 fn list(value: &Value, path: &mut Vec<Step>, places: &mut Vec<Vec<Step>>) {
@@ -272,7 +272,7 @@ fn at<'a>(value: &'a mut Value, path: &[Step]) -> &'a mut Value {
     })
 }
 
-/// Writes a document; the object of this number with its first key twice.
+/// Serializes a document, and writes the first key of object number `twice` twice.
 fn write(value: &Value, twice: Option<usize>, objects: &mut usize, text: &mut Vec<u8>) {
     match value {
         Value::Array(values) => {

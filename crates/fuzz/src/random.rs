@@ -1,14 +1,14 @@
-//! Numbers that follow from a seed.
+//! Pseudo-random numbers from a seed.
 
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 use sha2::{Digest, Sha256};
 
-/// The numbers of one input.
+/// The generator of one input.
 pub struct Random(ChaCha8Rng);
 
 impl Random {
-    /// Of this input of this parser.
+    /// The generator for this seed, parser and input number.
     pub fn of(seed: u64, parser: &str, number: u64) -> Random {
         let text = format!("{seed} {parser}");
         let mut key = [0; 32];
@@ -18,22 +18,22 @@ impl Random {
         Random(random)
     }
 
-    /// Any number.
+    /// Any 64-bit number.
     pub fn next(&mut self) -> u64 {
         self.0.next_u64()
     }
 
-    /// A number below `limit`, which is not 0.
+    /// A number below `limit`; `limit` must not be 0.
     pub fn below(&mut self, limit: usize) -> usize {
         (self.next() % limit as u64) as usize
     }
 
-    /// Whether something of this chance happens.
+    /// True with this probability.
     pub fn one_in(&mut self, chance: usize) -> bool {
         self.below(chance) == 0
     }
 
-    /// One of these.
+    /// One of the elements.
     pub fn pick<'a, T>(&mut self, list: &'a [T]) -> &'a T {
         &list[self.below(list.len())]
     }

@@ -10,7 +10,7 @@ use std::process::{Command, Output};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-/// What was found in one input.
+/// A finding: one input and what it did.
 struct Finding {
     parser: &'static str,
     number: u64,
@@ -23,7 +23,7 @@ struct Totals {
     seconds: f64,
 }
 
-/// Inputs of one parser, from one number on.
+/// A range of one parser's inputs.
 #[derive(Clone, Copy)]
 struct Share {
     parser: &'static Parser,
@@ -81,7 +81,7 @@ fn shares(options: &Options) -> Result<Vec<Share>> {
     Ok(all.into_iter().map(share).collect())
 }
 
-/// In turns over the parsers, so that a run that is cut short has seen each.
+/// Alternates between the parsers, so that a run that is cut short has fed each of them.
 fn batches(shares: &[Share]) -> Vec<Share> {
     let mut batches = Vec::new();
     for &Share { parser, from, inputs } in shares {
@@ -111,7 +111,7 @@ fn work(options: &Options, state: &Mutex<State>, begin: Instant) {
     }
 }
 
-/// Runs a batch, and again without the input that ended it, as often as it takes.
+/// Runs a batch. If an input ends the process, continues behind that input.
 fn one<'a>(
     options: &Options,
     mut share: Share,
@@ -124,7 +124,7 @@ fn one<'a>(
         let (from, inputs) = (share.from, share.inputs);
         if output.status.success() {
             let batch: Batch = serde_json::from_slice(&output.stdout)
-                .with_context(|| format!("{parser} from {from}: a batch without a result"))?;
+                .with_context(|| format!("{parser} from {from}: the batch printed no result"))?;
             let mut state = lock();
             for (number, what) in &batch.panics {
                 let what = format!("panic: {}", what.replace('\n', " "));
@@ -145,17 +145,17 @@ fn one<'a>(
     Ok(())
 }
 
-/// The input at which a batch ended, and how.
+/// The input that ended a batch, and how it did.
 fn culprit(options: &Options, share: Share, output: &Output) -> Result<(u64, String)> {
     let errors = String::from_utf8_lossy(&output.stderr).into_owned();
     let last = |text: &str, mark: &str| -> Option<u64> {
         text.lines().rev().find_map(|line| line.strip_prefix(mark)?.trim().parse().ok())
     };
     if output.status.code() == Some(HANG_STATUS) {
-        let number = last(&errors, "hang ").context("a hang without its number")?;
+        let number = last(&errors, "hang ").context("the worker named no hanging input")?;
         return Ok((number, format!("does not end within {} s", options.hang_s)));
     }
-    // Code 2 is a worker's own error.
+    // Exit code 2 means that the worker itself failed.
     if output.status.code() == Some(2) {
         bail!("{} from {}: {}", share.parser.name, share.from, errors.trim());
     }
@@ -184,9 +184,9 @@ fn start(options: &Options, share: Share, trace: bool) -> Result<Output> {
     if trace {
         worker.arg("--trace");
     }
-    // Inputs run one after another: a pool of threads would only be in their way.
+    // Inputs run one after another, so a thread pool would only cost time.
     worker.env("RAYON_NUM_THREADS", "1").env("RUST_BACKTRACE", "0");
-    worker.output().context("a worker could not be started")
+    worker.output().context("could not start a worker")
 }
 
 impl Totals {

@@ -14,24 +14,24 @@ use std::time::{Duration, Instant};
 /// Exit status of a batch whose input did not end.
 pub const HANG_STATUS: i32 = 86;
 
-/// What a batch says at its end, in one line of JSON.
+/// What a batch prints at its end: one line of JSON.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub struct Batch {
     /// Inputs that ran.
     pub inputs: u64,
-    /// Those that were taken.
+    /// Inputs that the parser accepted.
     pub accepted: u64,
-    /// Inputs that panicked, and with what.
+    /// Inputs that panicked, with the panics' messages.
     pub panics: Vec<(u64, String)>,
-    /// Inputs that were slow, and their milliseconds.
+    /// Slow inputs, with their milliseconds.
     pub slow: Vec<(u64, u64)>,
-    /// The slowest, in microseconds.
+    /// The slowest input's time, in microseconds.
     pub slowest_us: u64,
     /// The process's largest resident size, in kilobytes.
     pub peak_kb: u64,
 }
 
-/// Makes the input of this number.
+/// Makes the input with this number.
 pub fn input(parser: &Parser, corpus: &[Vec<u8>], seed: u64, number: u64) -> Vec<u8> {
     let mut random = Random::of(seed, parser.name, number);
     let one = random.pick(corpus).clone();
@@ -41,10 +41,10 @@ pub fn input(parser: &Parser, corpus: &[Vec<u8>], seed: u64, number: u64) -> Vec
 
 /// Runs the batch that the options name.
 pub fn run(options: &Options) -> Result<bool> {
-    let name = options.parser.as_deref().context("a worker has a parser")?;
+    let name = options.parser.as_deref().context("a worker needs --parser")?;
     let parser = parsers::find(name)?;
     let limit = options.memory_mb << 20;
-    rlimit::Resource::AS.set(limit, limit).context("the memory could not be limited")?;
+    rlimit::Resource::AS.set(limit, limit).context("could not limit the memory")?;
     let corpus = (parser.corpus)()?;
     let scratch = Scratch::new()?;
     (parser.prepare)(&scratch)?;
@@ -100,7 +100,7 @@ fn watch(current: Arc<(AtomicU64, Mutex<Instant>)>, most: Duration) {
     });
 }
 
-/// The largest resident size so far, by the system.
+/// The largest resident size so far, as the system reports it.
 fn peak_kb() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;

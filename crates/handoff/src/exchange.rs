@@ -5,7 +5,7 @@ use std::fmt;
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
-/// After how many polls a waiting block looks at the clock and the abort word.
+/// Polls between two looks of a waiting block at the clock and the abort word.
 const TURNS_PER_LOOK: u32 = 1024;
 
 /// All slots of a step in one array of units.
@@ -21,7 +21,7 @@ pub struct Timeout(pub Duration);
 /// Whether a gather had to wait, and for which unit last.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Arrival {
-    /// Index, within the gathered range, of the unit that was waited for last.
+    /// Index, within the gathered range, of the unit that the gather waited for last.
     pub last_blocked: Option<usize>,
 }
 
@@ -70,7 +70,7 @@ impl fmt::Display for Fault {
     }
 }
 
-/// The word by which a block that fails aborts the waits of the others.
+/// The word that a failing block sets to abort the other blocks' waits.
 #[derive(Debug)]
 pub struct Abort(AtomicU32);
 
@@ -86,14 +86,14 @@ impl Abort {
         self.0.store(1, Ordering::Release);
     }
 
-    /// Whether the waits were aborted.
+    /// Whether a block has aborted the waits.
     pub fn is_raised(&self) -> bool {
         self.0.load(Ordering::Acquire) != 0
     }
 }
 
 impl Exchange {
-    /// `units` units, all of epoch 0: steps count from 1.
+    /// `units` units, all with epoch 0; steps count from 1.
     pub fn new(units: usize) -> Exchange {
         Exchange { units: (0..units).map(|_| AtomicU64::new(0)).collect() }
     }
@@ -103,7 +103,7 @@ impl Exchange {
         self.units.len()
     }
 
-    /// Whether there is no unit at all.
+    /// Whether there are no units.
     pub fn is_empty(&self) -> bool {
         self.units.is_empty()
     }

@@ -9,7 +9,7 @@ pub enum KvFormat {
     /// f32, as computed.
     F32,
     /// Rounded to bf16 on writing (keys after QK-norm and RoPE), as the engines' cache does;
-    /// attention reads the rounded values, those of the current position too.
+    /// attention reads the rounded values, also those of the current position.
     Bf16,
 }
 

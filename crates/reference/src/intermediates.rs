@@ -1,4 +1,4 @@
-//! Named intermediates, and the first place where two engines' differ.
+//! Named intermediates, and the first place where those of two engines differ.
 
 use crate::ReferenceError;
 use monolith_abi::Phase;
@@ -55,7 +55,7 @@ impl Stop {
     /// Checks that the place exists in a model of `model_layers` layers.
     ///
     /// # Errors
-    /// More layers than the model has, or a phase of a layer where none is to run.
+    /// More layers than the model has, or a phase of a layer with zero layers to run.
     pub fn check(self, model_layers: usize) -> Result<(), ReferenceError> {
         if self.layers > model_layers || (self.after.is_per_layer() && self.layers == 0) {
             let (layers, phase) = (self.layers, self.after.name());
@@ -124,11 +124,11 @@ impl fmt::Display for Difference {
 /// The first element, in order of computation, in which the outputs that both hold differ by more
 /// than `tolerance` times the largest finite magnitude of the left row. A NaN always differs.
 ///
-/// The measure is relative to the row and not to the element: an element near zero is what is
-/// left of terms of the row's size, and carries their rounding.
+/// The measure is relative to the row and not to the element: an element near zero is the
+/// difference of terms of the row's size, and carries their rounding errors.
 ///
 /// # Panics
-/// If the two hold outputs of different shapes for one place: they are not of the same model.
+/// If the two hold outputs of different shapes for one place: they come from different models.
 pub fn first_difference(
     left: &Intermediates,
     right: &Intermediates,

@@ -37,7 +37,7 @@ pub use reference::{Reference, StepOutputs};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReferenceError {
     /// The embedding has no row for the token id.
-    #[error("token {token} is not in the vocabulary of {vocab}")]
+    #[error("token {token} is outside the vocabulary of {vocab} tokens")]
     Token {
         /// The token id.
         token: u32,
@@ -45,7 +45,7 @@ pub enum ReferenceError {
         vocab: usize,
     },
     /// More positions than the model supports.
-    #[error("{wanted} positions are more than the model's {max_positions}")]
+    #[error("{wanted} positions requested; the model supports {max_positions}")]
     Positions {
         /// Positions that the cache would hold.
         wanted: usize,
@@ -60,7 +60,7 @@ pub enum ReferenceError {
         /// The first vocabulary id whose logit is NaN.
         index: usize,
     },
-    /// A stop that names a layer which does not exist.
+    /// The stop names a layer that does not exist.
     #[error("cannot stop after {phase} with {layers} layers: the model has {model_layers}")]
     Stop {
         /// Layers to be run.

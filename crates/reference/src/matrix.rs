@@ -5,8 +5,8 @@ use ndarray::linalg::general_mat_mul;
 use ndarray::parallel::prelude::*;
 use ndarray::{Array2, ArrayRef2, ArrayView2, ArrayViewMut2, Axis};
 
-/// Weight rows that one task converts to f32 and multiplies: 1 MiB at 1,024 columns, which stays
-/// in a core's second-level cache, and enough tasks for every core even at 1,024 rows.
+/// Weight rows that one task converts to f32 and multiplies: 1 MiB at 1,024 columns, which fits
+/// in a core's L2 cache, and leaves enough tasks for every core even at 1,024 rows.
 const CHUNK_ROWS: usize = 256;
 
 /// `out = x * weights^T`: `x` is `[positions, cols]`, `out` is `[positions, rows]`.
@@ -41,7 +41,7 @@ pub(crate) fn norm(weights: &dyn Weights, tensor: Tensor, x: &ArrayRef2<f32>) ->
 
 /// `row[i] = gains[i] * (row[i] / sqrt(mean(row^2) + eps))`.
 ///
-/// The mean is summed in f64, so that the order of summation does not show; the rest is f32.
+/// The mean is summed in f64, so that the order of summation hardly matters; the rest is f32.
 pub(crate) fn norm_row(row: &mut [f32], gains: &[f32], eps: f64) {
     let squares: f64 = row.iter().map(|&x| f64::from(x) * f64::from(x)).sum();
     let scale = (1.0 / (squares / row.len() as f64 + eps).sqrt()) as f32;

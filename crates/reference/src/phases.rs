@@ -8,7 +8,7 @@ use monolith_model::{LayerTensor, Tensor, Weights};
 use ndarray::parallel::prelude::*;
 use ndarray::{Array2, ArrayRef2, ArrayView1, ArrayViewMut2, Axis, s};
 
-/// Query rows whose scores are in memory at once, so that a long context needs a bounded amount.
+/// Query rows whose scores are in memory at once: bounds the memory for a long context.
 const QUERY_ROWS: usize = 128;
 
 /// Rows of the embedding, `[positions, hidden]`: the residual stream before the first layer.
@@ -170,7 +170,7 @@ pub fn lm_head(weights: &dyn Weights, residual: &ArrayRef2<f32>) -> Array2<f32> 
 /// The lowest index of the largest logit of every row.
 ///
 /// # Errors
-/// A logit that is not a number: the first, row by row.
+/// The first NaN logit, row by row.
 pub fn argmax(logits: &ArrayRef2<f32>) -> Result<Vec<u32>, ReferenceError> {
     let row_argmax = |(row, logits): (usize, ArrayView1<f32>)| {
         let mut best = (0, f32::NEG_INFINITY);

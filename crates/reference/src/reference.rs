@@ -62,8 +62,8 @@ impl<'a> Reference<'a> {
         Ok(StepOutputs { logits, greedy })
     }
 
-    /// Appends tokens and returns the residual after the last layer, `[tokens, hidden]`, for
-    /// [`phases::lm_head`]: of a long prompt only a few positions' logits are needed.
+    /// Appends tokens and returns the residual after the last layer, `[tokens, hidden]`. Pass it to
+    /// [`phases::lm_head`] if only a few positions of a long prompt need logits.
     ///
     /// # Errors
     /// As [`Reference::extend`], NaN logits aside.

@@ -1,7 +1,7 @@
-//! What the page finds beside itself: the trace just recorded, those of `results/`, and their list.
+//! The data files of the page: the trace just recorded, the traces of `results/`, and their list.
 //!
-//! All of it lies in `web/public/data`, which is generated, ignored by git, and part of every
-//! build of the page. The page's side of the list is `web/src/trace/list.ts`.
+//! They are in `web/public/data`, which is generated, ignored by git, and part of every build of
+//! the page. The page's side of the list is `web/src/trace/list.ts`.
 
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::{Value, json};
@@ -11,12 +11,12 @@ use crate::repo::read;
 
 const SCHEMA: &str = "monolith-traces/1";
 const LIST: &str = "traces.json";
-/// The one that the page shows first, and the only one it looks for without a list.
+/// The trace that the page shows first, and the only one that it looks for without a list.
 const RECORDED: &str = "trace.json.gz";
 const RECORDED_TITLE: &str = "recorded on this machine";
 const XRAY: &str = "xray-";
 const ENDING: &str = ".json.gz";
-/// As the page has it: what is longer it refuses.
+/// The page refuses longer names (web/src/trace/list.ts).
 const NAME_CHARS_MAX: usize = 120;
 
 /// A trace to copy: from where, to which name, and what the page calls it.
@@ -27,7 +27,7 @@ struct Listed {
     title: String,
 }
 
-/// Fills the folder anew; says how many traces it holds.
+/// Refills the folder and returns the number of traces in it.
 pub fn fill(data: &Path, recorded: &Path, results: &Path) -> Result<usize> {
     let mut traces =
         vec![Listed { from: recorded.into(), file: RECORDED.into(), title: RECORDED_TITLE.into() }];
@@ -100,8 +100,8 @@ fn xrays(at: &Path, folder: &str, gpu: &str) -> Result<Vec<Listed>> {
         let file = format!("{folder}-{name}");
         if !is_safe(&file) {
             bail!(
-                "{}: the page takes letters, digits, `.`, `_` and `-` in a name, at most \
-                 {NAME_CHARS_MAX} with the folder's: rename it",
+                "{}: the page takes only letters, digits, `.`, `_` and `-` in a name, and at \
+                 most {NAME_CHARS_MAX} characters with the folder's name: rename it",
                 entry.path().display()
             );
         }
@@ -112,7 +112,7 @@ fn xrays(at: &Path, folder: &str, gpu: &str) -> Result<Vec<Listed>> {
     Ok(found.into_iter().map(|(_, listed)| listed).collect())
 }
 
-/// `bf16-flag-16` to an order and to words; what ends in no position stands for itself.
+/// Sort key and title of a name like `bf16-flag-16`; without a position, the name is the title.
 fn described(name: &str) -> ((String, u32), String) {
     let numbered = name.rsplit_once('-');
     match numbered.and_then(|(variant, at)| Some((variant, at.parse::<u32>().ok()?))) {
@@ -123,7 +123,7 @@ fn described(name: &str) -> ((String, u32), String) {
     }
 }
 
-/// Whether a name leaves no folder, and means the same in an address as on disk.
+/// Whether a name stays in its folder and needs no escaping in a URL.
 fn is_safe(name: &str) -> bool {
     name.len() <= NAME_CHARS_MAX
         && name.starts_with(|first: char| first.is_ascii_alphanumeric())

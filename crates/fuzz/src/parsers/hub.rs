@@ -20,7 +20,7 @@ pub const PARSERS: &[Parser] = &[
     },
     Parser {
         name: "hub-headers",
-        about: "ETag, Location and names: a line each",
+        about: "ETag, Location and names, one a line",
         weight: 300,
         corpus: headers,
         mutate: mutated,
@@ -39,7 +39,7 @@ pub const PARSERS: &[Parser] = &[
     },
     Parser {
         name: "hub-variables",
-        about: "environment variables, NAME=VALUE a line",
+        about: "environment variables, one NAME=VALUE a line",
         weight: 120,
         corpus: variables,
         mutate: mutated,

@@ -1,17 +1,17 @@
-//! Parsers with a fault, for the tests of what finds faults. They take no part in a run; `--parser`
+//! Parsers with an injected fault, to test that the fuzzer finds it. They run only if `--parser`
 //! names them.
 
 use super::{Parser, nothing};
 use crate::random::Random;
 
-/// Every one. The fault is in one input of four: the byte 1.
+/// All of them. One input of four, the byte 1, triggers the fault.
 pub const PARSERS: &[Parser] = &[
     Parser { name: "injected-panic", about: "panics", run: |bytes, _| panics(bytes), ..PLAIN },
     Parser { name: "injected-abort", about: "aborts", run: |bytes, _| aborts(bytes), ..PLAIN },
     Parser { name: "injected-hang", about: "never returns", run: |bytes, _| hangs(bytes), ..PLAIN },
     Parser {
         name: "injected-memory",
-        about: "takes a terabyte",
+        about: "allocates a terabyte",
         run: |bytes, _| takes_memory(bytes),
         ..PLAIN
     },

@@ -1,4 +1,4 @@
-//! The parsers, each with inputs to begin with and what is done with one that it takes.
+//! The parsers, each with its seed inputs and with what the program does to an accepted input.
 
 mod hub;
 mod injected;
@@ -12,29 +12,29 @@ use anyhow::{Context, Result};
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
-/// What eats files of one kind.
+/// A fuzz target: the parser of one kind of file.
 pub struct Parser {
-    /// Its name on the command line.
+    /// The name on the command line.
     pub name: &'static str,
-    /// What it reads.
+    /// What the parser reads.
     pub about: &'static str,
-    /// Its share of all inputs: what is cheap gets many.
+    /// The parser's share of all inputs: cheap parsers get more.
     pub weight: u64,
-    /// Inputs to begin with.
+    /// Seed inputs.
     pub corpus: fn() -> Result<Vec<Vec<u8>>>,
-    /// Changes one, perhaps with a piece of another.
+    /// Mutates an input, perhaps with a piece of another.
     pub mutate: fn(&[u8], &[u8], &mut Random) -> Vec<u8>,
-    /// Writes what lies beside the input.
+    /// Writes the files that the parser needs beside the input.
     pub prepare: fn(&Scratch) -> Result<()>,
-    /// Reads an input, and goes on with it as the program does; whether it was taken.
+    /// Parses an input and uses it as the program does; true if the input was accepted.
     pub run: fn(&[u8], &Scratch) -> bool,
 }
 
-/// A folder of one's own, in memory where the system has such.
+/// A temporary folder, in memory where the system has `/dev/shm`.
 pub struct Scratch(TempDir);
 
 impl Scratch {
-    /// An empty one.
+    /// An empty folder.
     pub fn new() -> Result<Scratch> {
         let memory = Path::new("/dev/shm");
         let dir = match memory.is_dir() {
@@ -49,18 +49,18 @@ impl Scratch {
         self.0.path()
     }
 
-    /// Writes a file into it; false if the system does not let us.
+    /// Writes a file into the folder; false if that fails.
     pub fn put(&self, name: &str, bytes: &[u8]) -> bool {
         std::fs::write(self.path(name), bytes).is_ok()
     }
 
     /// Writes a file that the parser needs beside its input.
     pub fn need(&self, name: &str, bytes: &[u8]) -> Result<()> {
-        anyhow::ensure!(self.put(name, bytes), "{name} cannot be written");
+        anyhow::ensure!(self.put(name, bytes), "could not write {name}");
         Ok(())
     }
 
-    /// A file in it.
+    /// The path of a file in the folder.
     pub fn path(&self, name: &str) -> PathBuf {
         self.0.path().join(name)
     }
@@ -76,14 +76,14 @@ pub fn all() -> Vec<&'static Parser> {
     lists.into_iter().flatten().collect()
 }
 
-/// The parser of this name.
+/// The parser with this name.
 pub fn find(name: &str) -> Result<&'static Parser> {
     let names = || all().iter().map(|parser| parser.name).collect::<Vec<_>>().join(", ");
     all()
         .into_iter()
         .chain(injected::PARSERS)
         .find(|parser| parser.name == name)
-        .with_context(|| format!("no parser {name:?}; there are {}", names()))
+        .with_context(|| format!("there is no parser {name:?}; the parsers are {}", names()))
 }
 
 #[cfg(test)]
@@ -91,8 +91,8 @@ mod tests {
     use super::*;
     use crate::worker::input;
 
-    /// What nobody changed is taken, so that what follows a parser is reached at all; and some of
-    /// the first inputs run without a panic.
+    /// Every parser accepts its seed inputs, so the code behind the parser is reached; and some of
+    /// the first mutated inputs run without a panic.
     #[test]
     fn every_parser_takes_what_it_begins_with() {
         for parser in all() {

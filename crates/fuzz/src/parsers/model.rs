@@ -80,14 +80,14 @@ fn configs() -> Result<Vec<Vec<u8>>> {
     Ok(vec![corpus::file("data/tiny/config.json")?, SMALL.into()])
 }
 
-/// Opens the checkpoint and reads all of it.
+/// Opens the checkpoint and reads all of it; true if that succeeds.
 fn is_whole(scratch: &Scratch) -> bool {
     let Ok(checkpoint) = Checkpoint::open_quantized(scratch.dir()) else { return false };
     let tensors = Tensor::all(checkpoint.config());
     tensors.into_iter().map(|tensor| checkpoint.stored(tensor).row_f32(0).len()).sum::<usize>() > 0
 }
 
-/// Names, shapes and places of the small model's tensors, and the bytes of all.
+/// The small model's tensors: names, shapes and offsets, and the bytes of them all.
 fn header() -> Result<(Map<String, serde_json::Value>, usize)> {
     let config = small()?;
     let (mut header, mut end) = (Map::new(), 0);
@@ -111,7 +111,7 @@ fn with_length(header: &[u8], data: &[u8]) -> Vec<u8> {
     [&(header.len() as u64).to_le_bytes()[..], header, data].concat()
 }
 
-/// Mostly the header, with its length put right again.
+/// Mutates mostly the header, then corrects its length.
 fn safetensors_mutated(input: &[u8], other: &[u8], random: &mut Random) -> Vec<u8> {
     let length = input.first_chunk().map_or(0, |length| u64::from_le_bytes(*length)) as usize;
     if random.one_in(4) || input.len() < 8 + length {
@@ -132,14 +132,14 @@ fn packs() -> Result<Vec<Vec<u8>>> {
     let weights = synth::weights(&small()?, 1);
     let pack = |format: &str| -> Result<Vec<u8>> {
         let formats = Formats::from_name(format)
-            .ok_or_else(|| anyhow::anyhow!("no format is named {format}"))?;
+            .ok_or_else(|| anyhow::anyhow!("there is no format {format}"))?;
         let source = Source { model: "small".into(), revision: None };
         Ok(pack_to_bytes_as(&weights, source, formats)?)
     };
     Ok(vec![pack("bf16")?, pack("fp8")?])
 }
 
-/// Mostly the header, sealed again.
+/// Mutates mostly the header, then recomputes its sha256.
 fn pack_mutated(input: &[u8], other: &[u8], random: &mut Random) -> Vec<u8> {
     let at = |from: usize| input.get(from..from + 8).and_then(|word| word.try_into().ok());
     let length = at(16).map_or(0, u64::from_le_bytes) as usize;

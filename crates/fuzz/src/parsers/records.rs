@@ -1,4 +1,4 @@
-//! Run records, as `report` reads them, and what gates and prompts are read from.
+//! Run records, as `report` reads them, and the inputs of gates: references, controls, prompts.
 
 use super::{Parser, Scratch};
 use crate::corpus::{self, RUN, shortened};
@@ -90,7 +90,7 @@ pub const PARSERS: &[Parser] = &[
     },
     Parser {
         name: "reference",
-        about: "reference.json (its tensors are the safetensors parser's)",
+        about: "reference.json (the safetensors parser covers its tensors)",
         weight: 20,
         corpus: || {
             corpus::files(RUN, "reference-", ".json")?
@@ -100,7 +100,7 @@ pub const PARSERS: &[Parser] = &[
         },
         mutate: mutated,
         prepare: super::nothing,
-        // Nothing is beside it, so that it is never taken: the error comes after its checks.
+        // The tensors are missing, so no input is accepted: the error comes after the checks.
         run: |bytes, scratch| {
             let refuses = |scratch: &Scratch| Reference::open(scratch.dir()).is_err();
             takes(bytes, scratch, "reference.json", refuses)
@@ -108,7 +108,7 @@ pub const PARSERS: &[Parser] = &[
     },
     Parser {
         name: "prompts",
-        about: "a prompt set, JSON a line",
+        about: "a prompt set, one JSON object a line",
         weight: 60,
         corpus: || Ok(vec![first_lines(&corpus::file("data/prompts/bench.jsonl")?, 3)]),
         mutate: lines_mutated,
@@ -137,16 +137,16 @@ pub const PARSERS: &[Parser] = &[
     },
 ];
 
-/// Puts the input into a file, and reads that; whether it was taken.
+/// Writes the input to a file and calls `reads`; true if the file was accepted.
 fn takes(bytes: &[u8], scratch: &Scratch, file: &str, read: fn(&Scratch) -> bool) -> bool {
     scratch.put(file, bytes) && read(scratch)
 }
 
-/// The run that the records are of is the only one.
+/// An index with one run: the one that the records belong to.
 const INDEX: &str =
     r#"{"runs":[{"folder":"run","gpu":"NVIDIA H200","date":"2026-11-30","kind":"gpu"}]}"#;
 
-/// A results folder with one run: its environment, some rows, and a gate if one is asked for.
+/// A results folder with one run: its environment, some rows, and a gate if `gate` is not empty.
 fn prepare(scratch: &Scratch, gate: &str) -> Result<()> {
     std::fs::create_dir_all(scratch.path("run"))?;
     let put = |name: &str, bytes: &[u8]| scratch.need(name, bytes);
@@ -174,12 +174,12 @@ fn is_reported(scratch: &Scratch) -> bool {
     let reports = [tables, readme];
     for text in reports.iter().flatten() {
         let steers = |c: char| c.is_control() && c != '\n';
-        assert!(!text.contains(steers), "a control character is in the report");
+        assert!(!text.contains(steers), "the report holds a control character");
     }
     reports.iter().all(Result::is_ok)
 }
 
-/// One line of several, as JSON; or all of them as bytes.
+/// Mutates one of the lines, as JSON; or all of them, as bytes.
 fn lines_mutated(input: &[u8], other: &[u8], random: &mut Random) -> Vec<u8> {
     let mut lines: Vec<Vec<u8>> =
         input.split_inclusive(|&byte| byte == b'\n').map(<[u8]>::to_vec).collect();
@@ -194,7 +194,7 @@ fn lines_mutated(input: &[u8], other: &[u8], random: &mut Random) -> Vec<u8> {
     lines.concat()
 }
 
-/// The record with a seal that holds, so that what follows the seal is reached.
+/// Recomputes the record's hash, so that the code behind the hash check is reached.
 fn sealed<T: serde::de::DeserializeOwned + serde::Serialize>(
     input: &[u8],
     other: &[u8],
@@ -212,7 +212,7 @@ fn prompts() -> Vec<Vec<u32>> {
     (0..NEW as u32).map(|id| vec![id]).collect()
 }
 
-/// Committed controls, cut to eight prompts of eight tokens that are known here.
+/// Committed controls, cut to eight prompts of eight tokens each, with matching hashes.
 fn controls() -> Result<Vec<Vec<u8>>> {
     let cut = |text: &Vec<u8>| -> Result<Vec<u8>> {
         let mut control: Value = serde_json::from_slice(&shortened(text, NEW)?)?;

@@ -95,7 +95,7 @@ fn put_config(scratch: &Scratch) -> Result<()> {
     scratch.need("tokenizer_config.json", &config)
 }
 
-/// The shipped tokenizer with the first of its tokens, and the merges that these have.
+/// The shipped tokenizer, cut to its first tokens and the merges among them.
 fn tokenizer() -> Result<Vec<u8>> {
     let mut json: Value = serde_json::from_slice(&corpus::file("data/tiny/tokenizer.json")?)?;
     let model = &mut json["model"];

@@ -29,7 +29,7 @@ pub const PARSERS: &[Parser] = &[
     },
     Parser {
         name: "trace",
-        about: "a page's trace, not packed",
+        about: "a page's trace, uncompressed",
         weight: 120,
         corpus: || Ok(vec![trace(1)?, trace(0)?]),
         mutate: mutated,
@@ -47,7 +47,7 @@ pub const PARSERS: &[Parser] = &[
     },
     Parser {
         name: "fault",
-        about: "a step that did not end",
+        about: "the fault file of a step that did not end",
         weight: 120,
         corpus: || Ok(vec![FAULT.into()]),
         mutate: mutated,
@@ -58,7 +58,7 @@ pub const PARSERS: &[Parser] = &[
 
 const FAULT: &str = include_str!("../../corpus/fault.json");
 
-/// Everything that is made of a trace; the picture of some, since it takes longest.
+/// Makes every analysis and export of a trace; the picture only of some, because it is slowest.
 fn is_shown(trace: &Trace, bytes: &[u8]) -> bool {
     let analysis = Analysis::of(trace);
     let text = analysis.to_string();
@@ -74,7 +74,7 @@ fn is_shown(trace: &Trace, bytes: &[u8]) -> bool {
     if Sha256::digest(bytes)[0] == 0 {
         drop(export::gantt(trace, &GanttOptions::default()));
     }
-    assert!(again, "a trace that was written is not read again");
+    assert!(again, "a trace that was written cannot be read back");
     json && !text.is_empty() && files.iter().all(|file| !file.is_empty())
 }
 
@@ -139,7 +139,7 @@ fn dump(pace: u8) -> Dump {
 /// Magic, version, length, sha256: see `monolith_xray::dump_file`.
 const DUMP_HEADER: usize = 8 + 4 + 8 + 32;
 
-/// Mostly the body, sealed again.
+/// Mutates mostly the body, then recomputes the sha256.
 fn dump_mutated(input: &[u8], other: &[u8], random: &mut Random) -> Vec<u8> {
     if random.one_in(8) || input.len() < DUMP_HEADER {
         return mutated(input, other, random);
@@ -168,7 +168,7 @@ fn gzip(text: &[u8]) -> Result<Vec<u8>> {
     packed.finish().context("not packed")
 }
 
-/// What is packed, or what the packing made of it.
+/// Mutates the uncompressed text, or the compressed bytes.
 fn gzip_mutated(input: &[u8], other: &[u8], random: &mut Random) -> Vec<u8> {
     if random.one_in(2) {
         return mutated(input, other, random);
