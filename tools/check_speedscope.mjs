@@ -4,10 +4,10 @@
 //     node tools/check_speedscope.mjs PACKAGE FILE...
 //
 // PACKAGE is the folder of the npm package. FILE.expected, beside each FILE, has the process's name
-// and, for each track of spans, the nanoseconds of each frame without those of its children.
+// and, for each track of spans, each frame's own nanoseconds, without those of its children.
 //
 // The package is a web page, not a library: its script runs up to the point where it would draw,
-// with stubs for the parts of a document that it uses until then.
+// with stubs for the parts of the document that it uses before.
 
 import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
@@ -23,7 +23,7 @@ function importerOf(folder) {
   const code = readFileSync(join(release, script), "utf8");
   const library = code.match(/\(await (\w+)\)\.importProfileGroupFromBase64/)?.[1];
   const drawing = code.lastIndexOf("console.log(`speedscope v");
-  if (library === undefined || drawing < 0) fail(script, "is not as this tool knows it");
+  if (library === undefined || drawing < 0) fail(script, "is not a version that this tool knows");
   const warnings = [];
   const page = pageOf((text) => warnings.push(text));
   vm.runInContext(`${code.slice(0, drawing)}globalThis.library=${library};})();`, page);
@@ -92,13 +92,13 @@ async function check(importer, path) {
   importer.warnings.length = 0;
   const text = readFileSync(path).toString("base64");
   const group = await library.importProfileGroupFromBase64(path, text);
-  if (group === null) fail("speedscope does not know what this is");
-  // Where two neighbours have the same name and arguments, the first one's end has no arguments.
-  // speedscope warns of that and imports it correctly.
+  if (group === null) fail("speedscope does not recognize the file");
+  // If two neighbours have the same name and arguments, the first one's end has no arguments.
+  // speedscope warns about that and imports it correctly.
   const lost = importer.warnings.filter((text) => !/ Ending .* instead\.$/s.test(text));
   if (lost.length > 0) fail("speedscope warns:", lost[0]);
   const nsPerUnit = { nanoseconds: 1, microseconds: 1000 };
-  // A Chrome trace also has tracks of the weight stream, which only have to nest.
+  // A Chrome trace also has tracks of the weight stream; they only have to nest.
   const found = new Map();
   for (const profile of group.profiles) {
     const chrome = profile.getName().match(/^(.*) \(pid 1\), (.*) \(tid \d+\)$/);
@@ -113,7 +113,7 @@ async function check(importer, path) {
     const names = new Set([...Object.keys(ns), ...Object.keys(totals)]);
     for (const frame of names) {
       const off = Math.abs((totals[frame] ?? 0) - (ns[frame] ?? 0));
-      // Microseconds in floating point are true to a thousandth of a nanosecond.
+      // Microseconds in floating point are exact to a thousandth of a nanosecond.
       if (!(off < 0.5)) fail(`${name}, ${frame}: ${totals[frame]} ns, not ${ns[frame]}`);
     }
     frames += names.size;

@@ -33,10 +33,10 @@ const chooser = new Chooser(
   (entry) => void choose(entry),
 );
 let shown: { entry: Entry; trace: Trace; summary: Summary } | null = null;
-/** Counts the choices: a trace that arrives after the next choice is not shown. */
+/** Number of choices so far: a trace that arrives after a newer choice is dropped. */
 let choices = 0;
 
-/** Reads a trace and shows it; if it is refused, the one shown before stays. */
+/** Reads a trace and shows it; if the trace is refused, the previous one stays. */
 async function choose(entry: Entry): Promise<void> {
   const choice = ++choices;
   chooser.mark(entry);
@@ -77,7 +77,7 @@ function streamsButton(): HTMLButtonElement {
   return element("streams", HTMLButtonElement);
 }
 
-/** Shows the streams of weights, or hides them, if the trace has any. */
+/** Shows or hides the weight streams, if the trace has any. */
 function toggleStreams(): void {
   const button = streamsButton();
   if (button.hidden) return;
@@ -86,14 +86,14 @@ function toggleStreams(): void {
   chart.setStreams(pressed);
 }
 
-/** What is shown first needs no address, unless the address says something else. */
+/** Puts the file shown into the address. The first one goes there only to replace another. */
 function keepInAddress({ file }: Entry): void {
   const { hash, pathname, search } = window.location;
   if (fileInHash(hash) === (shown ? file : null)) return;
   history.replaceState(null, "", file === null ? pathname + search : hashFor(file));
 }
 
-/** Says why there is nothing new to see. What is no refusal is this page's mistake, not hidden. */
+/** Says why a trace was refused. Any other error is a bug of the page and is thrown again. */
 function complain(error: unknown): void {
   if (!(error instanceof TraceError)) throw error;
   const message = element("message");
@@ -105,7 +105,7 @@ function complain(error: unknown): void {
   if (!shown) element("headline").textContent = "There is no trace to show yet.";
 }
 
-/** Shows a file of the person's own, which is then one of those to choose from. */
+/** Shows a file from the user's disk and adds it to the list of traces. */
 async function open(file: File): Promise<void> {
   const read = async () => {
     const bytes = await file.arrayBuffer().catch(() => null);
@@ -148,7 +148,7 @@ function followAddress(): void {
 }
 
 function notHere(): TraceError {
-  return new TraceError("The trace that the address asked for is not among those here");
+  return new TraceError("The trace that the address names is not available here");
 }
 
 function code(text: string): HTMLElement {
@@ -173,7 +173,7 @@ function listKeys(): void {
 
 function listenToKeys(): void {
   document.addEventListener("keydown", (event) => {
-    // An open dialog has the keyboard, Esc included; a field to fill in or choose from as well.
+    // An open dialog or an input field keeps the keyboard, Esc included.
     const { target } = event;
     const inField = target instanceof HTMLInputElement || target instanceof HTMLSelectElement;
     if (help.open || inField) return;
@@ -199,7 +199,7 @@ function listenToButtons(): void {
     button.addEventListener("click", () => actions[button.dataset.action ?? ""]?.());
   }
   help.addEventListener("click", (event) => {
-    // The dialog's own box is covered by its content: a click on it is one beside it.
+    // The content covers the dialog's box, so a click on the dialog itself is outside the content.
     if (event.target === help) help.close();
   });
 }
@@ -208,7 +208,7 @@ function listenToFiles(): void {
   const chooser = element("file", HTMLInputElement);
   chooser.addEventListener("change", () => {
     const file = chooser.files?.[0];
-    // Emptied, so that the same file can be chosen again after it was recorded anew.
+    // Cleared, so that the same file can be chosen again after a new recording.
     chooser.value = "";
     if (file) void open(file);
   });

@@ -18,26 +18,26 @@ export interface GpuShape {
   layers: number;
 }
 
-/** As an H200 with Qwen3-0.6B: 132 SMs, some 1,000 spans and 113 streams a block. */
+/** Like an H200 with Qwen3-0.6B: 132 SMs, some 1,000 spans and 113 streams a block. */
 export const GPU: GpuShape = { blocks: 132, layers: 28 };
 
 interface Step {
   phase: Phase;
   layer: number;
-  /** Whose values it begins with; null: nobody's. */
+  /** The phase whose values this phase gathers first; null: none. */
   from: { phase: Phase; layer: number } | null;
   /** Bytes of its weights that a block reads, 0 for none. */
   bytes: number;
   /** Products without weights: attention. */
   plainNs: number;
-  /** Only so many blocks have a tile of it. */
+  /** Number of blocks that have a tile of it. */
   tiles: number;
 }
 
 const COPY_BYTES = 16_384;
 /** Copies in flight or waiting to be used, at most: the ring's stages. */
 const STAGES = 11;
-/** One copy's trip, and what a block can load at best. */
+/** One copy's latency, and a block's best load rate. */
 const COPY_NS = 1400;
 const BYTES_PER_NS = 26;
 const HAND_OFF_NS = 900;
@@ -101,10 +101,10 @@ class Grid {
   readonly streams: Stream[][];
   private readonly random = seeded(13);
   private readonly now: number[];
-  /** When each block's loader could issue the next copy, and when each stage was let go of. */
+  /** When each block's loader could issue the next copy, and when each stage was released. */
   private readonly loader: number[];
   private readonly released: number[][];
-  /** When each block posted its values of the phase before. */
+  /** When each block published its values of the phase before. */
   private posted: number[];
 
   constructor(blocks: number) {
@@ -147,7 +147,7 @@ class Grid {
     this.work(step, 0, step.plainNs);
   }
 
-  /** Waits until every block's values of the phase before are here. */
+  /** Waits until every block's values of the phase before have arrived. */
   private gather({ from }: Step, block: number, slowest: number, latest: number): void {
     if (!from) return;
     const begin = this.now[block] ?? 0;
@@ -156,7 +156,7 @@ class Grid {
     this.span({ ...from }, block, "wait_exchange", wait, late ? slowest : NO_BLOCK);
   }
 
-  /** Works through the copies of a phase's weights, each as soon as it is there. */
+  /** Works through the copies of a phase's weights, each as soon as it arrives. */
   private product(step: Step, block: number): void {
     const copies = step.bytes / COPY_BYTES;
     const stages = this.released[block] ?? [];

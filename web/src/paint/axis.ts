@@ -56,7 +56,7 @@ function paintLayerNames(
   let free = 0;
   begins.forEach((ns, layer) => {
     const next = begins[layer + 1] ?? Number.POSITIVE_INFINITY;
-    // A layer that began left of the view is still named in it, if it lasts into it.
+    // A layer that began left of the view keeps its label if it lasts into the view.
     const x = Math.max(xAt(view, ns) + 4, 0);
     if (next <= view.beginNs || x < free || x > view.width) return;
     context.fillText(String(layer), x, (top + bottom) / 2);

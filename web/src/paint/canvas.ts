@@ -1,4 +1,4 @@
-// The canvas itself: its size and its scale. All else but a raster's pixels is in CSS px.
+// The canvas itself: its size and its scale. Everything but a raster's pixels is in CSS px.
 
 /** Device px to a CSS px. */
 export function pixelRatio(): number {

@@ -1,4 +1,4 @@
-// The theme as inks: phases plain, each kind of wait by a pattern of its own as well as a colour.
+// The theme's inks: a plain colour for each phase, a colour and a pattern for each kind of wait.
 
 import { EVENT_KINDS, PHASES } from "../abi";
 import { WAIT_KINDS, type WaitKind } from "../trace/trace";
@@ -10,7 +10,7 @@ export interface Inks {
   line: Ink;
   /** By id of the phase. */
   phases: Ink[];
-  /** By id of the kind: the pattern, and the plain colour where it is too narrow for one. */
+  /** By id of the kind: the pattern, and the plain colour where the wait is too narrow for it. */
   waits: Ink[];
   plainWaits: Ink[];
 }
@@ -21,15 +21,15 @@ const SIDE = 6;
 const STROKE = 2;
 
 /**
- * Whether the pattern's lines cover a place of its square. Rows may be 4 px high: nothing here
- * needs more to be told apart.
+ * Whether the pattern's lines cover a pixel of the pattern's square. The patterns differ visibly
+ * even in rows of 4 px.
  */
 const PATTERNS: Record<WaitKind, (x: number, y: number) => boolean> = {
   // Diagonals upwards, for another block.
   wait_exchange: (x, y) => (x + y) % SIDE < STROKE,
-  // Upright lines, for weights.
+  // Vertical lines, for weights.
   wait_ring_full: (x) => x < STROKE,
-  // Diagonals downwards, for room.
+  // Diagonals downwards, for a free ring stage.
   wait_ring_empty: (x, y) => (x - y + SIDE) % SIDE < STROKE,
   // Checks, for own warps.
   wait_barrier: (x, y) => x % 4 < STROKE === y % 4 < STROKE,
@@ -76,7 +76,7 @@ export function waitInk(theme: Theme, kind: WaitKind, ratio: number): Ink {
   return { side, pixels };
 }
 
-/** As image data has it: red, green, blue, opaque, whatever the machine's order of bytes. */
+/** An opaque pixel in the byte order of image data (red, green, blue, alpha) on any machine. */
 function pixel(colour: Colour): number {
   const channel = (at: number) => Number.parseInt(colour.slice(at, at + 2), 16);
   const bytes = Uint8Array.of(channel(1), channel(3), channel(5), 255);

@@ -37,7 +37,7 @@ function seen(colour: Colour, eyes: number[]): number[] {
   return times(TO_LAB, times(TO_CONES, light).map(Math.cbrt));
 }
 
-/** How far apart two colours are for the eyes that tell them apart least (OKLab). */
+/** Distance of two colours for the eyes that see the smallest one (OKLab). */
 function distance(one: Colour, other: Colour): number {
   const distances = Object.values(EYES).map((eyes) => {
     const [a, b] = [seen(one, eyes), seen(other, eyes)];

@@ -3,7 +3,7 @@ import { plain } from "./inks";
 import { type Ink, Raster } from "./raster";
 
 beforeAll(() => {
-  // What Node lacks of a browser, as far as a raster needs it.
+  // The browser's parts that a raster needs and Node lacks.
   class Image {
     readonly data: Uint8ClampedArray;
     constructor(
@@ -16,7 +16,7 @@ beforeAll(() => {
   vi.stubGlobal("ImageData", Image);
 });
 
-/** Letters for pixels: what was painted, line by line. */
+/** The painted pixels as letters, line by line. */
 function painted(raster: Raster, letters: [Ink, string][]): string[] {
   const lines: string[] = [];
   const putImageData = ({ data, width }: ImageData) => {

@@ -1,8 +1,8 @@
 // Rectangles as pixels of the screen, filled one by one. A GPU's trace is 100,000 of them in a
-// frame, most one px wide. Panned, it takes 17 ms a frame so and 200 ms as one path for each fill
-// (test/browser/scale.test.ts: software rendering, two cores).
+// frame, most one px wide. Panning takes 17 ms a frame this way, and 200 ms with
+// one path for each fill (test/browser/scale.test.ts: software rendering, two cores).
 
-/** What fills a rectangle: rows of `side` x `side` pixels, repeated; one pixel: a plain colour. */
+/** Fill of a rectangle: a repeated square of `side` x `side` pixels; one pixel is plain colour. */
 export interface Ink {
   side: number;
   pixels: Uint32Array;
@@ -12,7 +12,7 @@ export class Raster {
   private image: ImageData | null = null;
   private pixels = new Uint32Array();
 
-  /** Makes room, in device px. What was there before is of no use. */
+  /** Sets the size, in device px, and discards the old pixels. */
   resize(width: number, height: number): void {
     if (this.image?.width === width && this.image.height === height) return;
     this.image = new ImageData(Math.max(width, 1), Math.max(height, 1));
@@ -24,7 +24,7 @@ export class Raster {
     this.pixels.fill(ink.pixels[0] ?? 0);
   }
 
-  /** Edges anywhere: those of two rectangles that touch round to the same pixel. */
+  /** Fills a rectangle. Edges are rounded, so touching rectangles share the same pixel edge. */
   rect({ side, pixels }: Ink, x0: number, y0: number, x1: number, y1: number): void {
     const { width, height } = this.image ?? { width: 0, height: 0 };
     const left = Math.max(Math.round(x0), 0);

@@ -1,4 +1,4 @@
-// The rows: their labels, their spans, and what is outlined in them.
+// The rows: labels, spans, and the outlines of the focused and the hovered span.
 
 import { producerOf } from "../trace/focus";
 import { isNarrow, labelStep, layoutStrip } from "../trace/layout";
@@ -12,10 +12,10 @@ import type { Raster } from "./raster";
 import { FONT, LABEL_HEIGHT, type Scene } from "./scene";
 import { fillSpans, paintBarLabels } from "./spans";
 
-/** From one label to the next, at least. */
+/** Least distance between two labels. */
 const LABEL_PITCH = 17;
 
-/** Draws every row; the raster keeps its room from one frame to the next. */
+/** Draws every row; the raster keeps its memory from one frame to the next. */
 export function paintRows(
   context: CanvasRenderingContext2D,
   raster: Raster,
@@ -103,7 +103,7 @@ function outlineStream(
   context.strokeRect(lane.x0 - 0.5, top - 0.5, lane.x1 - lane.x0 + 1, rows.laneHeight + 1);
 }
 
-/** From the end of the work to the end of the wait that it ended. */
+/** Draws a line from the end of the work to the end of the wait that this work ended. */
 function paintHandOff(
   context: CanvasRenderingContext2D,
   { trace, view, rows }: Scene,

@@ -1,4 +1,4 @@
-// What is to be seen, and the sizes that all painting shares.
+// What the chart shows, and the sizes that all painters share.
 
 import type { Rows } from "../trace/layout";
 import type { Trace } from "../trace/trace";

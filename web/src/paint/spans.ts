@@ -1,4 +1,4 @@
-// Work, waits, streams and their labels: fills what the layout says, nothing else.
+// Work, waits, streams and their labels: fills what the layout says, and decides nothing.
 
 import { EVENT_KINDS, PHASES } from "../abi";
 import { layerXs } from "../trace/axis";
@@ -17,14 +17,14 @@ import { type Colour, readableOn, type Theme } from "./palette";
 import type { Ink, Raster } from "./raster";
 import { FONT, LABEL_HEIGHT, type Scene } from "./scene";
 
-/** Lowest bar that a label fits in, and room left and right of it. */
+/** Least height of a bar with a label, and the room left and right of the label. */
 const LABEL_MIN_BAR = 15;
 const LABEL_MARGIN = 4;
-/** Narrowest bar that any label fits in. */
+/** Least width of a bar with a label. */
 const LABEL_MIN_WIDTH = 24;
-/** Narrowest bar that is drawn with a gap after it. */
+/** Least width of a bar that is drawn with a gap after it. */
 const GAP_MIN_BAR = 4;
-/** A wait stays this high in its sliver however short it was. */
+/** Least height of a wait in its sliver, however short the wait was. */
 const SLIVER_MIN_WAIT = 2;
 
 /** Fills rectangles given in CSS px of the plot. */
@@ -55,7 +55,7 @@ function fillRow(fill: Fill, scene: Scene, inks: Inks, layout: RowLayout, top: n
       : inks.phases[at(trace.spans.phase, bar.span)];
     fill(ink ?? inks.surface, bar.x0, top, paintedWidth(bar), rows.barHeight);
   }
-  // On the bars, and no work may cover the least of a wait.
+  // Slivers go on top of the bars, and waits on top of work, so that the shortest wait shows.
   for (const sliver of layout.slivers) {
     const [work, wait] = sliverHeights(rows, sliver);
     fill(inks.phases[sliver.phase] ?? inks.surface, sliver.x, top, 1, work);
@@ -85,7 +85,7 @@ function sliverHeights(rows: Rows, { workShare, waitShare }: Sliver): [work: num
   return [height(workShare, 1), height(waitShare, SLIVER_MIN_WAIT)];
 }
 
-/** Writes on the bars what they are, where there is room. */
+/** Labels the bars that are wide enough. */
 export function paintBarLabels(
   context: CanvasRenderingContext2D,
   scene: Scene,

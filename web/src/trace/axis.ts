@@ -8,7 +8,7 @@ import { nsPerPx, xAt } from "./viewport";
 
 export interface Tick {
   ns: number;
-  /** Microseconds, the unit left to the axis. */
+  /** Microseconds, without the unit, which the axis names. */
   label: string;
 }
 
@@ -36,7 +36,7 @@ function roundStep(least: number): number {
   return step * power;
 }
 
-/** For each layer, when the first block began to work on it; infinity where none did. */
+/** For each layer, when the first block began to work on it; infinity if no block did. */
 export function layerBegins(trace: Trace): Float64Array {
   const begins = new Float64Array(trace.meta.layers).fill(Number.POSITIVE_INFINITY);
   for (let span = 0; span < trace.spans.block.length; span++) {
@@ -47,7 +47,7 @@ export function layerBegins(trace: Trace): Float64Array {
   return begins;
 }
 
-/** Where in the plot layers begin, as whole px; those out of view left out. */
+/** Where the layers in view begin in the plot, as whole px. */
 export function layerXs(layers: Float64Array, view: Viewport): number[] {
   return Array.from(layers, (ns) => Math.round(xAt(view, ns))).filter(
     (x) => x >= 0 && x <= view.width,

@@ -1,4 +1,4 @@
-// What makes columns a trace: crates/xray/src/check.rs in the page's language.
+// Checks that columns form a valid trace, as crates/xray/src/check.rs does.
 
 import { EVENT_KINDS, NO_BLOCK, NO_LAYER, PHASES } from "../abi";
 import { TraceError } from "./error";
@@ -26,8 +26,9 @@ export function checkSpans(trace: Trace): void {
 }
 
 /**
- * The token lasts from the first begin to the last end of all spans, a loader's among them. Those
- * are not in the file, so where weights are streamed its spans need only lie within the token.
+ * The token lasts from the first begin to the last end of all spans, including a loader's. A
+ * loader's spans are not in the file, so with weight streams the file's spans need only be within
+ * the token.
  */
 function checkEnds({ meta, streams }: Trace, first: number, last: number): void {
   const complete = streams.block.length === 0;
@@ -39,7 +40,7 @@ function checkEnds({ meta, streams }: Trace, first: number, last: number): void 
   }
 }
 
-/** Refuses streams likewise. */
+/** Does the same for streams. */
 export function checkStreams(trace: Trace): void {
   const { streams, meta } = trace;
   for (let row = 0; row < streams.block.length; row++) {
@@ -81,7 +82,7 @@ function checkStep<Table extends Steps>(
   }
 }
 
-/** Only a wait on an exchange waits on another block, and on one that there is. */
+/** Only a wait on an exchange may name another block, and that block must exist. */
 function checkKind({ meta, spans }: Trace, row: number): void {
   const kind = at(spans.kind, row);
   if (kind === UNRECORDED) refuseSpan(spans, row, "is a span, but should be a gap");

@@ -1,4 +1,4 @@
-// Columns of a file: `counts` says how many rows each block has, all others have a value a row.
+// Columns of a file: `counts` has the number of rows of each block, the others one value a row.
 
 import { TraceError } from "./error";
 import { at } from "./trace";
@@ -26,7 +26,7 @@ export class Columns<Field extends string> {
     let rows = 0;
     counts.forEach((count, block) => {
       rows += integer(count, `${what}.counts[${block}]`, U32);
-      // A sum too large for the column is refused below: no file has as many values.
+      // `column` refuses a sum that is too large: no file has that many values.
       this.starts[block + 1] = rows;
     });
     this.rows = rows;
@@ -46,15 +46,15 @@ export class Columns<Field extends string> {
   column(field: Field, limit: number): number[] {
     const values = array(this.columns[field], `${this.what}.${field}`);
     values.forEach((value, row) => {
-      // Named only when refused: a text for each of 100,000 values would take longer than the rest.
+      // Builds the name only for a refusal: 100,000 names would take longer than the rest.
       if (!isWhole(value, limit)) integer(value, `${this.what}.${field}[${row}]`, limit);
     });
     return values as number[];
   }
 
-  /** Ids of the file's list of names, as ids of this version. */
+  /** The column's ids, translated from the file's list of names to this version's ids. */
   ids(field: Field, ids: number[]): Uint8Array {
-    // No id fits an empty list; a column without values does.
+    // An empty list has no valid id, but a column without values is fine.
     const limit = Math.max(ids.length - 1, 0);
     return Uint8Array.from(this.column(field, limit), (id) => ids[id] ?? this.unnamed(field, id));
   }

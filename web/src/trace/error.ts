@@ -1,4 +1,4 @@
-/** Why a file was refused, in words for the person who opened it. */
+/** Why a file was refused, worded for the person who opened it. */
 export class TraceError extends Error {
   override name = "TraceError";
 }

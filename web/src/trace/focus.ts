@@ -1,4 +1,4 @@
-// Which span the arrow keys go to, and whom a wait waited for.
+// Which span the arrow keys go to, and which work a wait waited for.
 
 import { NO_BLOCK } from "../abi";
 import { nearestSpan } from "./layout";
@@ -7,7 +7,7 @@ import { at, isWait } from "./trace";
 
 export type Step = "previous" | "next" | "up" | "down" | "first" | "last";
 
-/** The span one step from this one; the same where there is none. */
+/** The span one step from this one, or the same span if there is none. */
 export function stepped(trace: Trace, span: number, step: Step): number {
   const block = at(trace.spans.block, span);
   const first = at(trace.rowStarts, block);
@@ -43,7 +43,7 @@ function beside(trace: Trace, span: number, direction: 1 | -1): number {
   return span;
 }
 
-/** The next wait of the block, or the one before (-1); the same span where there is none. */
+/** The block's next wait (1) or previous wait (-1), or the same span if there is none. */
 export function steppedToWait(trace: Trace, span: number, direction: 1 | -1): number {
   const block = at(trace.spans.block, span);
   const first = at(trace.rowStarts, block);
@@ -56,7 +56,7 @@ export function steppedToWait(trace: Trace, span: number, direction: 1 | -1): nu
 
 /**
  * The work that a wait waited for: the producer's last span of that phase and layer that began
- * before the wait ended. -1 where the trace does not tell.
+ * before the wait ended. -1 if the trace does not say.
  */
 export function producerOf(trace: Trace, wait: number): number {
   const { phase, layer, waitsOn, beginNs, endNs } = trace.spans;

@@ -39,7 +39,7 @@ describe("rows", () => {
   });
 });
 
-/** All spans of a block that share time with the view, found the slow way. */
+/** All spans of a block that overlap the view in time, found the slow way. */
 function inView(block: number, view: Viewport): number[] {
   const spans: number[] = [];
   trace.spans.block.forEach((owner, span) => {

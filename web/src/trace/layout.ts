@@ -1,4 +1,4 @@
-// Where everything goes. Pure: the painter only fills what this says.
+// Positions of everything in the chart. Pure functions: the painter only fills the result.
 
 import { EVENT_KINDS, PHASES } from "../abi";
 import type { Trace } from "./trace";
@@ -6,7 +6,7 @@ import { at, durationNs, firstEndingAfter, firstStreamAfter, isWait } from "./tr
 import type { Viewport } from "./viewport";
 import { clamp, nsPerPx, timeAt, xAt } from "./viewport";
 
-/** Rows of blocks under one another, right of their labels. In CSS px. */
+/** The blocks' rows, one below the other, right of their labels. In CSS px. */
 export interface Rows {
   count: number;
   /** Width of the labels, left of the plot. */
@@ -16,7 +16,7 @@ export interface Rows {
   pitch: number;
   /** Height of the spans of a row. */
   barHeight: number;
-  /** The strip of weight streams below them: its top in the row, and its height, 0 while hidden. */
+  /** The strip of weight streams below the spans: top within the row, and height, 0 if hidden. */
   stripTop: number;
   stripHeight: number;
   /** Height of one lane of the strip. */
@@ -24,17 +24,17 @@ export interface Rows {
   height: number;
 }
 
-/** Height that the rows share, before they become too low or needlessly high. */
+/** Target height of all rows; the limits on one row's height come first. */
 const SHARED_HEIGHT = 680;
-/** The 132 blocks of an H200 fit a window so. */
+/** With this pitch, the 132 blocks of an H200 fit a window. */
 const MIN_PITCH = 5;
 const MAX_PITCH = 56;
-/** Above this pitch there is room to spare. */
+/** A higher pitch would only waste room. */
 const TALL_PITCH = 16;
 const NARROW_WIDTH = 560;
 /** Between the spans and the strip below them. */
 const STRIP_GAP = 1;
-/** Between low rows with strips: clearly more, so that a strip belongs to the spans above it. */
+/** Gap below a strip in low rows: larger, so that a strip clearly belongs to the spans above. */
 const STRIP_ROW_GAP = 3;
 
 export function rowsFor(width: number, blocks: number, withStrips = false): Rows {
@@ -65,7 +65,7 @@ export function isNarrow(rows: Rows): boolean {
   return rows.gutter + rows.plotWidth < NARROW_WIDTH;
 }
 
-/** Every how many rows a label fits. */
+/** Number of rows from one label to the next, so that the labels fit. */
 export function labelStep(rows: Rows, labelHeight: number): number {
   const rowsPerLabel = labelHeight / rows.pitch;
   return [1, 2, 5, 10, 20, 50, 100].find((step) => step >= rowsPerLabel) ?? 200;
@@ -79,8 +79,8 @@ export interface Bar {
 }
 
 /**
- * Spans too narrow to see, added up where they are: one px wide, with the shares of that px's
- * time. A wait never vanishes between its neighbours.
+ * The sum of the spans that are too narrow to see: one px wide, with the shares of work and waits
+ * in that px's time. A wait never vanishes between its neighbours.
  */
 export interface Sliver {
   x: number;
@@ -94,14 +94,14 @@ export interface Sliver {
 
 export interface RowLayout {
   bars: Bar[];
-  /** On top of the bars: one may share its px with the edge of one. */
+  /** Drawn on top of the bars, because a sliver may share its px with the edge of a bar. */
   slivers: Sliver[];
 }
 
 /** Narrowest bar, in px. */
 const MIN_BAR = 1;
 
-/** What of one block is in view. */
+/** The part of one block's row that is in view. */
 export function layoutRow(trace: Trace, view: Viewport, block: number): RowLayout {
   const { beginNs, endNs } = trace.spans;
   const rowEnd = at(trace.rowStarts, block + 1);
@@ -117,7 +117,7 @@ export function layoutRow(trace: Trace, view: Viewport, block: number): RowLayou
   return { bars, slivers: slivers.finish() };
 }
 
-/** Adds narrow spans up, px by px. */
+/** Adds up narrow spans, px by px. */
 class Slivers {
   private readonly done: Sliver[] = [];
   private readonly workNs = new Float64Array(PHASES.length);
@@ -152,7 +152,7 @@ class Slivers {
     if (workShare + waitShare > 0) this.done.push({ x: this.x, phase, kind, workShare, waitShare });
   }
 
-  /** What the px's time was spent on: the share of it, and the id with most. Begins anew. */
+  /** Returns the share of the px's time and the id with most of it, and resets the times. */
   private taken(times: Float64Array): [share: number, most: number] {
     let [total, most] = [0, 0];
     // No array method: this runs for every px of every row.
@@ -174,7 +174,7 @@ export interface Lane {
   top: number;
 }
 
-/** What of one block's streams is in view. */
+/** The part of one block's strip that is in view. */
 export function layoutStrip(trace: Trace, view: Viewport, rows: Rows, block: number): Lane[] {
   const { beginNs, endNs } = trace.streams;
   const rowStart = at(trace.streamStarts, block);
@@ -190,7 +190,7 @@ export function layoutStrip(trace: Trace, view: Viewport, rows: Rows, block: num
   return lanes;
 }
 
-/** How near to a span counts as on it, in px: a finger is no pixel. */
+/** How near to a span a point counts as on it, in px: fingers are not exact. */
 const REACH = 4;
 
 /** The span under a point of the rows (x from the plot's left edge), or -1. */
@@ -208,7 +208,7 @@ export function streamAt(trace: Trace, view: Viewport, rows: Rows, x: number, y:
   let [found, nearest] = [-1, REACH];
   for (const { stream, x0, x1, top } of layoutStrip(trace, view, rows, block)) {
     const beside = Math.max(x0 - x, x - x1, 0);
-    // Of two that share the time, the one whose lane is pointed at.
+    // If two streams overlap in time, takes the one whose lane is under the point.
     const distance = beside + (inRow >= top && inRow < top + rows.laneHeight ? 0 : 1);
     if (distance < nearest) [found, nearest] = [stream, distance];
   }

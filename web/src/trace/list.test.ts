@@ -2,7 +2,7 @@ import { expect, test } from "vitest";
 import { TraceError } from "./error";
 import { fileInHash, hashFor, listFromJson } from "./list";
 
-/** Word for word what xtask's own test expects to be written. */
+/** The exact text that xtask's own test expects (xtask/src/demo/data.rs). */
 const WRITTEN =
   '{"schema":"monolith-traces/1","traces":[' +
   '{"file":"trace.json.gz","title":"recorded on this machine"},' +

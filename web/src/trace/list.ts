@@ -1,5 +1,5 @@
-// The list of traces that lie beside the page (xtask/src/demo/data.rs writes it), and which of
-// them an address names.
+// The list of traces beside the page (xtask/src/demo/data.rs writes it), and how an address names
+// one of them.
 
 import { TraceError } from "./error";
 import { array, object, text } from "./values";
@@ -7,7 +7,7 @@ import { array, object, text } from "./values";
 const SCHEMA = "monolith-traces/1";
 const NAME_CHARS_MAX = 120;
 
-/** A trace beside the page: its file's name, and what it is called. */
+/** A trace beside the page: its file's name, and its title. */
 export interface Listed {
   file: string;
   title: string;
@@ -41,7 +41,7 @@ function listedFrom(value: unknown, index: number): Listed {
   return { file, title: text(title, `${what}.title`) };
 }
 
-/** Whether a name leads to no other folder and no other server. */
+/** Whether a name stays in the folder: it leads to no other folder or server. */
 function isSafe(name: unknown): name is string {
   return (
     typeof name === "string" &&

@@ -43,7 +43,7 @@ function streamed(): TraceFile {
   return file;
 }
 
-/** What reading the small file says after a change to it. */
+/** The error from reading the small file after a change to it. */
 function refusal(change: (file: TraceFile) => void, file = small()): string {
   change(file);
   try {

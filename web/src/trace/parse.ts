@@ -1,4 +1,5 @@
-// The page's file to a checked trace: it refuses what crates/xray refuses, in much the same words.
+// Reads the page's file into a checked trace. It refuses what crates/xray refuses, in much the
+// same words.
 
 import { EVENT_KINDS, NO_BLOCK, NO_LAYER, PHASES } from "../abi";
 import { checkSpans, checkStreams } from "./check";
@@ -11,7 +12,7 @@ import { textFromFile } from "./unpack";
 import { MAX_TOKEN_NS, names, object, U32 } from "./values";
 
 export const SCHEMA = "monolith-trace/2";
-/** Has no counts, no streams and two kinds only: what it lacks cannot be made up. */
+/** Version 1 has no counts, no streams and only two kinds; nothing can supply what it lacks. */
 const OLD_SCHEMA = "monolith-trace/1";
 
 const FILE_FIELDS = ["schema", "meta", "phases", "kinds", "spans", "streams"] as const;

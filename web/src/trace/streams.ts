@@ -3,7 +3,7 @@
 import type { Trace } from "./trace";
 import { at, isWait } from "./trace";
 
-/** For each stream, how long before its block's first work on it it was issued; NaN: no work. */
+/** For each stream, the time from its issue to its block's first work on it; NaN: no work. */
 export function leadNs(trace: Trace): Float64Array {
   const { streams, spans } = trace;
   const leads = new Float64Array(streams.block.length).fill(Number.NaN);
@@ -37,7 +37,7 @@ export function streamOf(trace: Trace, span: number): number {
   return -1;
 }
 
-/** The block's first work on what the stream brings, or -1. */
+/** The block's first work on the stream's weights, or -1. */
 export function firstWorkOn(trace: Trace, stream: number): number {
   const block = at(trace.streams.block, stream);
   const step = stepId(trace.streams, stream);

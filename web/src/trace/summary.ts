@@ -1,4 +1,4 @@
-// A trace added up, as crates/xray/src/analysis.rs does it.
+// Sums over a trace, as in crates/xray/src/analysis.rs.
 
 import { EVENT_KINDS, PHASES, type Phase } from "../abi";
 import { leadNs } from "./streams";
@@ -8,10 +8,10 @@ import { at, durationNs, isWait, WAIT_EXCHANGE, WAIT_KINDS } from "./trace";
 /** Time of one phase. */
 export interface PhaseTime {
   phase: Phase;
-  /** Work in it, all blocks together, and of the block that had most. */
+  /** Work in the phase: the sum over all blocks, and the most of one block. */
   workNs: number;
   workMaxNs: number;
-  /** Waits for its output, all blocks together, and of the block that waited longest. */
+  /** Waits for the phase's output: the sum over all blocks, and the most of one block. */
   waitNs: number;
   waitMaxNs: number;
 }
@@ -27,22 +27,22 @@ export interface KindTime {
 /** Waits for one phase's output from one block. */
 export interface WaitTime {
   phase: Phase;
-  /** Or NO_BLOCK, where all values were there at the first look. */
+  /** The block, or NO_BLOCK if all values had arrived at the first poll. */
   producer: number;
   waits: number;
   totalNs: number;
   longestNs: number;
 }
 
-/** The weights of one phase on their way, all blocks and layers together. */
+/** The weights of one phase in flight, over all blocks and layers. */
 export interface StreamTime {
   phase: Phase;
   streams: number;
   copies: number;
   bytes: number;
-  /** From issue to arrival, added up. */
+  /** Sum of the times from issue to arrival. */
   flightNs: number;
-  /** Streams that a block worked on, and how long before that they were issued, added up. */
+  /** Streams that a block worked on, and the sum of the times from issue to that work. */
   used: number;
   leadNs: number;
 }
@@ -59,11 +59,11 @@ export interface Summary {
   workNs: number;
   waitNs: number;
   unrecordedNs: number;
-  /** The time there was to spend: blocks x token. */
+  /** Available time: blocks x token. */
   availableNs: number;
-  /** From the first qkv's begin to the last down's end; 0 where the trace has not both. */
+  /** From the first qkv's begin to the last down's end; 0 if the trace lacks either. */
   layersNs: number;
-  /** Waits on exchanges in it: the hand-offs, mean over the blocks. */
+  /** Waits on exchanges in that time, which are the hand-offs: mean over the blocks. */
   handOffNs: number;
 }
 
@@ -112,7 +112,7 @@ function phaseTime(
   };
 }
 
-/** Adds the span to what the row counts. */
+/** Adds the span to the row's totals. */
 function count(trace: Trace, span: number, into: Omit<KindTime, "kind">): void {
   const length = durationNs(trace, span);
   into.waits += 1;

@@ -1,26 +1,26 @@
-// One token's trace as the page holds it: checked, in columns.
+// One token's trace as the page holds it: checked columns.
 
 import { EVENT_KINDS, type EventKind, type Phase } from "../abi";
 
-/** What the spans are of. */
+/** What was recorded. */
 export interface Meta {
   engine: string;
   variant: string;
   device: string;
   model: string;
-  /** What names the kernels, where there are any. */
+  /** Hash of the kernels, if there are any. */
   build: string | null;
   position: number;
   blocks: number;
   layers: number;
   tokenNs: number;
-  /** How far two blocks' times may be off, and how they were brought onto one clock. */
+  /** Bound on the error between two blocks' times, and how they were put on one clock. */
   clockErrorNs: number;
   alignment: string;
   overflow: number;
-  /** The SM of each block; empty where it is not known. */
+  /** The SM of each block; empty if unknown. */
   sms: Uint16Array;
-  /** Bytes that a phase reads in this step, all layers together; none for those left out. */
+  /** Bytes that a phase reads in this step, over all layers; absent phases read none. */
   phaseBytes: ReadonlyMap<Phase, number>;
   pace: Pace | null;
   generator: string;
@@ -34,8 +34,9 @@ export interface Pace {
 }
 
 /**
- * Columns of equal length: block by block, each block's spans in order of time, none sharing
- * time. `kind` and `phase` are ids of abi.ts. Times are float64: nanoseconds of an hour, exactly.
+ * Columns of equal length: block by block, each block's spans in order of time and without
+ * overlap. `kind` and `phase` are ids of abi.ts. Times are float64, which holds an hour's
+ * nanoseconds exactly.
  */
 export interface Spans {
   block: Uint16Array;
@@ -48,9 +49,9 @@ export interface Spans {
 }
 
 /**
- * The weights on their way: a stream is all that one block loads for one phase of one layer, from
- * the first copy's issue to the last one's arrival. Block by block, each block's in order of
- * begin. They may share time: a block loads ahead.
+ * The weights in flight: a stream is all that one block loads for one phase of one layer, from the
+ * first copy's issue to the last copy's arrival. Block by block, each block's streams in order of
+ * begin. Streams may overlap, because a block loads ahead.
  */
 export interface Streams {
   block: Uint16Array;
@@ -60,7 +61,7 @@ export interface Streams {
   bytes: Float64Array;
   beginNs: Float64Array;
   endNs: Float64Array;
-  /** Latest end among the block's streams up to this one: what a search for a time goes by. */
+  /** Latest end among the block's streams up to this one; searches for a time use it. */
   reachNs: Float64Array;
 }
 
@@ -70,7 +71,7 @@ export interface Trace {
   /** The spans of block b are `rowStarts[b]` up to, not including, `rowStarts[b + 1]`. */
   rowStarts: Uint32Array;
   streams: Streams;
-  /** Likewise for the streams. */
+  /** The same for the streams. */
   streamStarts: Uint32Array;
 }
 
@@ -87,7 +88,7 @@ export type WaitKind = (typeof WAIT_KINDS)[number];
 /** Id of the one kind of span that is not a wait. */
 export const WORK = EVENT_KINDS.indexOf("work");
 export const WAIT_EXCHANGE = EVENT_KINDS.indexOf("wait_exchange");
-/** Time that nothing is known of: a gap between spans, never a span. */
+/** Time without a record: a gap between spans, never a span. */
 export const UNRECORDED = EVENT_KINDS.indexOf("unrecorded");
 
 export function isWait(trace: Trace, span: number): boolean {
@@ -98,14 +99,14 @@ export function durationNs(trace: Trace, span: number): number {
   return at(trace.spans.endNs, span) - at(trace.spans.beginNs, span);
 }
 
-/** A value of a column. Rows come from the trace itself, so a missing one is a mistake here. */
+/** A value of a column. Rows come from the trace itself, so a missing row is a bug of the page. */
 export function at(column: ArrayLike<number>, row: number): number {
   const value = column[row];
   if (value === undefined) throw new RangeError(`no row ${row}`);
   return value;
 }
 
-/** Index of the first span of the block that ends after `ns`; the end of the row if none does. */
+/** Index of the block's first span that ends after `ns`; the end of the row if none does. */
 export function firstEndingAfter(trace: Trace, block: number, ns: number): number {
   return firstAbove(trace.spans.endNs, trace.rowStarts, block, ns);
 }

@@ -2,10 +2,10 @@
 
 import { TraceError } from "./error";
 
-/** Longest JSON taken, far above any step's: a small file cannot unpack to fill the memory. */
+/** Longest accepted JSON, far above any step's, so that no small file can fill the memory. */
 export const MAX_JSON_BYTES = 64 * 2 ** 20;
 
-/** The text, gzipped or already unpacked: some servers unpack `.gz` on the way. */
+/** The text of a file, gzipped or not: some servers unpack `.gz` files. */
 export async function textFromFile(bytes: Uint8Array<ArrayBuffer>): Promise<string> {
   return new TextDecoder().decode(await unpack(bytes));
 }

@@ -1,4 +1,4 @@
-// Values out of a file's JSON: what they must be, or a refusal that says what and where.
+// Checked values from a file's JSON; a refusal says what is wrong and where.
 
 import { TraceError } from "./error";
 
@@ -24,7 +24,7 @@ export function object<Field extends string>(
   return entries as Record<Field, unknown>;
 }
 
-/** An object whose keys are whatever the file says. */
+/** An object with any keys. */
 export function objectOf(value: unknown, what: string): Record<string, unknown> {
   if (typeof value !== "object" || value === null || Array.isArray(value)) {
     throw new TraceError(`${what} is not an object`);
@@ -52,7 +52,7 @@ export function integer(value: unknown, what: string, limit: number): number {
   );
 }
 
-/** A number of any kind; JSON's 1e999 is read as infinity, which is none. */
+/** Any finite number; JSON's 1e999 reads as infinity, which is refused. */
 export function number(value: unknown, what: string): number {
   if (typeof value === "number" && Number.isFinite(value)) return value;
   throw new TraceError(`${what} is ${said(value)}, not a number`);
@@ -72,7 +72,7 @@ export function array(value: unknown, what: string): unknown[] {
   return value;
 }
 
-/** The ids of this version for the file's list of names. */
+/** This version's ids for the file's list of names. */
 export function names(value: unknown, list: string, known: readonly string[]): number[] {
   const ids = array(value, list).map((name) => {
     const id = known.indexOf(name as string);

@@ -9,7 +9,7 @@ export interface Viewport {
   width: number;
 }
 
-/** Closest view: a clock seldom tells less apart. */
+/** Closest view; few clocks resolve less. */
 const MIN_VIEW_NS = 100;
 
 export function whole(tokenNs: number, width: number): Viewport {
@@ -42,14 +42,14 @@ export function panned(view: Viewport, tokenNs: number, px: number): Viewport {
   return inside({ ...view, beginNs: view.beginNs + shift, endNs: view.endNs + shift }, tokenNs);
 }
 
-/** Fits the stretch of time, with a margin of a tenth on both sides. */
+/** Zooms to an interval, with a margin of a tenth on both sides. */
 export function fitted(view: Viewport, tokenNs: number, beginNs: number, endNs: number): Viewport {
   const length = clamp((endNs - beginNs) * 1.2, MIN_VIEW_NS, Math.max(tokenNs, 1));
   const begin = (beginNs + endNs - length) / 2;
   return inside({ ...view, beginNs: begin, endNs: begin + length }, tokenNs);
 }
 
-/** Moves the view as little as shows the stretch; one longer than the view is shown from its begin. */
+/** Moves the view just enough to show an interval; shows the begin of one longer than the view. */
 export function revealed(
   view: Viewport,
   tokenNs: number,

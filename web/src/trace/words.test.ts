@@ -49,7 +49,7 @@ test("spans in words", () => {
   );
   cpu.spans.waitsOn[wait] = NO_BLOCK;
   expect(plain(described(cpu, wait))).toMatch(
-    / for \w+ of layer \d, all there at the first look: the trip alone, at [\d.]+ µs$/,
+    / for \w+ of layer \d, all there at the first poll: latency only, at [\d.]+ µs$/,
   );
 });
 
@@ -66,7 +66,7 @@ test("every kind of wait says whom or what it waited for", () => {
   const expected: [EventKind, string][] = [
     ["wait_exchange", String.raw`waited ${us} for \w+ of layer \d, last from block \d+ \(SM \d+\)`],
     ["wait_ring_full", String.raw`waited ${us} for weights of \w+`],
-    ["wait_barrier", String.raw`waited ${us} for its own other warps, in \w+ of layer \d`],
+    ["wait_barrier", String.raw`waited ${us} for its other warps, in \w+ of layer \d`],
     ["work", String.raw`\w+ of layer \d, worked ${us}`],
   ];
   for (const [kind, words] of expected) {
@@ -76,17 +76,17 @@ test("every kind of wait says whom or what it waited for", () => {
   expect(new Set(meanings).size).toBe(WAIT_KINDS.length);
 });
 
-test("work on streamed weights says when they were asked for and all there", () => {
+test("work on streamed weights says when they were issued and had arrived", () => {
   const { phase, kind } = cuda.spans;
   const work = phase.findIndex((id, span) => PHASES[id] === "qkv" && kind[span] === WORK);
   expect(plain(described(cuda, work))).toMatch(
-    /^block 000 \(SM 0\): qkv of layer 0, worked [\d.]+ µs, at [\d.]+ µs; its weights were asked for at 0\.00 µs and all there at [\d.]+ µs$/,
+    /^block 000 \(SM 0\): qkv of layer 0, worked [\d.]+ µs, at [\d.]+ µs; its weights were issued at 0\.00 µs and arrived by [\d.]+ µs$/,
   );
 });
 
 test("streams in words", () => {
   expect(plain(describedStream(cuda, 3))).toMatch(
-    /^block 000 \(SM 0\): weights of down of layer 0, 81\.9 kB in 5 copies, on their way [\d.]+ µs, at [\d.]+ µs, [\d.]+ µs ahead of the work on them$/,
+    /^block 000 \(SM 0\): weights of down of layer 0, 81\.9 kB in 5 copies, in flight [\d.]+ µs, at [\d.]+ µs, [\d.]+ µs ahead of the work on them$/,
   );
   expect([1234, 9_999_000, 12_345_678].map(bytes).map(plain)).toEqual([
     "1.2 kB",
@@ -111,7 +111,7 @@ test("the caveats: what is missing, what recording cost, how true the times are"
     /^\d\.\d % of the threads' time is not recorded\. Times of two threads compare to within 25 ns \(one clock for all threads\)\.$/,
   );
   expect(plain(caveats(cuda.meta, summarized(cuda)))).toMatch(
-    / The build that records runs 1\.9 % slower than the build that is timed: 1,474\.9 against 1,502\.4 tokens a second\. .* Kernels 3fa91c0d5be2\.$/,
+    / The recording build runs 1\.9 % slower than the headline build: 1,474\.9 against 1,502\.4 tokens a second\. .* Kernels 3fa91c0d5be2\.$/,
   );
   const lossy = { ...cuda.meta, overflow: 9, pace: null };
   expect(caveats(lossy, summarized(cuda))).toMatch(/^9 records did not fit/);

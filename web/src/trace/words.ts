@@ -11,7 +11,7 @@ export function unit(meta: Meta): "thread" | "block" {
   return meta.engine === "cpu" ? "thread" : "block";
 }
 
-/** Numbered as wide as the last one, so that a column of them lines up. */
+/** The block's name; all numbers have the same width, so that a column of them lines up. */
 export function blockName(meta: Meta, block: number): string {
   return `${unit(meta)} ${blockNumber(meta, block)}`;
 }
@@ -20,7 +20,7 @@ export function blockNumber(meta: Meta, block: number): string {
   return String(block).padStart(String(meta.blocks - 1).length, "0");
 }
 
-/** With the SM it ran on, where that is known. */
+/** The block's name, with its SM if that is known. */
 export function blockOnSm(meta: Meta, block: number): string {
   const sm = meta.sms[block];
   return blockName(meta, block) + (sm === undefined ? "" : ` (SM\u00a0${sm})`);
@@ -100,19 +100,19 @@ function pace({ pace }: Meta): string {
   const than = overheadPct < 0 ? "faster" : "slower";
   const rate = (tokS: number) => tokS.toLocaleString("en", { maximumFractionDigits: 1 });
   return (
-    `The build that records runs ${Math.abs(overheadPct).toFixed(1)}\u00a0% ${than} than the build ` +
-    `that is timed: ${rate(instrumentedTokS)} against ${rate(headlineTokS)} tokens a second.`
+    `The recording build runs ${Math.abs(overheadPct).toFixed(1)}\u00a0% ${than} than the ` +
+    `headline build: ${rate(instrumentedTokS)} against ${rate(headlineTokS)} tokens a second.`
   );
 }
 
-/** A hash is known by its begin. */
+/** Characters shown of a hash. */
 const BUILD_CHARS = 12;
 
 function kernels({ build }: Meta): string {
   return build === null ? "" : `Kernels ${build.slice(0, BUILD_CHARS)}.`;
 }
 
-/** One span in a sentence: whose, what, how long, for what and for whom. */
+/** Describes one span in a sentence: block, kind, length, phase and producer. */
 export function described(trace: Trace, span: number): string {
   const { meta, spans } = trace;
   const begin = `at ${duration(at(spans.beginNs, span))}`;
@@ -131,7 +131,7 @@ function deed(trace: Trace, span: number): string {
     case "wait_ring_empty":
       return `waited ${time} for room to load weights of ${step}`;
     case "wait_barrier":
-      return `waited ${time} for its own other warps, in ${step}`;
+      return `waited ${time} for its other warps, in ${step}`;
     default:
       return `${step}, worked ${time}`;
   }
@@ -140,16 +140,16 @@ function deed(trace: Trace, span: number): string {
 function lastFrom({ meta, spans }: Trace, wait: number): string {
   const producer = at(spans.waitsOn, wait);
   if (producer !== NO_BLOCK) return `last from ${blockOnSm(meta, producer)}`;
-  return "all there at the first look: the trip alone";
+  return "all there at the first poll: latency only";
 }
 
-/** When the weights that a span of work is on were asked for, if that is known. */
+/** When the weights of a span of work were issued and had arrived, if that is known. */
 function weightsOf(trace: Trace, span: number): string {
   const stream = isWait(trace, span) ? -1 : streamOf(trace, span);
   if (stream < 0) return "";
   const { beginNs, endNs } = trace.streams;
   const [begin, end] = [duration(at(beginNs, stream)), duration(at(endNs, stream))];
-  return `; its weights were asked for at ${begin} and all there at ${end}`;
+  return `; its weights were issued at ${begin} and arrived by ${end}`;
 }
 
 /** One stream of weights in a sentence. */
@@ -160,7 +160,7 @@ export function describedStream(trace: Trace, stream: number): string {
   return (
     `${blockOnSm(meta, at(streams.block, stream))}: weights of ${stepName(streams, stream)}, ` +
     `${bytes(at(streams.bytes, stream))} in ${copies} ${copies === 1 ? "copy" : "copies"}, ` +
-    `on their way ${duration(end - begin)}, at ${duration(begin)}${ahead(trace, stream)}`
+    `in flight ${duration(end - begin)}, at ${duration(begin)}${ahead(trace, stream)}`
   );
 }
 

@@ -1,5 +1,5 @@
-// The files beside the page, which `cargo xtask demo` leaves there: fetched when asked for. What
-// cannot be had is refused in words.
+// Fetches the files beside the page, which `cargo xtask demo` writes. A file that cannot be read
+// gives an error that says why.
 
 import { TraceError } from "../trace/error";
 import { type Listed, listFromJson } from "../trace/list";
@@ -12,13 +12,13 @@ const LIST = "traces.json";
 export const RECORDED: Listed = { file: "trace.json.gz", title: "recorded here" };
 const NONE_RECORDED = "No trace was recorded here yet";
 
-/** Why a file beside the page was refused, and what its remedy does. */
+/** Why a file beside the page was refused, and the remedy. */
 export class BesideError extends TraceError {
   override name = "BesideError";
   constructor(
     message: string,
-    /** To be followed by the command's name. */
-    readonly remedy = "Make it anew with",
+    /** The page adds the command's name. */
+    readonly remedy = "Create it again with",
   ) {
     super(message);
   }
@@ -35,18 +35,16 @@ export async function listBeside(): Promise<Listed[] | null> {
 /** The one trace of a page without a list. */
 export async function recordedBeside(): Promise<Trace> {
   const response = await fetch(FOLDER + RECORDED.file).catch(() => null);
-  if (!response?.ok) throw new BesideError(NONE_RECORDED, "Make one with");
+  if (!response?.ok) throw new BesideError(NONE_RECORDED, "Record one with");
   return traceIn(response, RECORDED.file);
 }
 
 /** A listed trace. */
 export async function traceBeside(file: string): Promise<Trace> {
   const response = await fetch(FOLDER + file).catch(() => null);
-  if (!response) throw new BesideError(`${FOLDER}${file} was not sent: the server is not there`);
+  if (!response) throw new BesideError(`${FOLDER}${file} did not load: the server is gone`);
   if (!response.ok) {
-    throw new BesideError(
-      `${FOLDER}${file} is listed and is not there (status ${response.status})`,
-    );
+    throw new BesideError(`${FOLDER}${file} is listed but missing (status ${response.status})`);
   }
   return traceIn(response, file);
 }
@@ -56,13 +54,13 @@ async function traceIn(response: Response, file: string): Promise<Trace> {
   return refusing(file, () => traceFromFile(bytes));
 }
 
-/** Servers that name the gzip as an encoding leave it to the browser, which may find it broken. */
+/** If the server names gzip as the encoding, the browser unpacks, and may find the file broken. */
 async function whole(response: Response, file: string): Promise<Uint8Array<ArrayBuffer>> {
   const bytes = await response.arrayBuffer().catch(() => null);
   if (bytes) return new Uint8Array(bytes);
   throw new BesideError(
-    `${FOLDER}${file} did not arrive whole`,
-    "Load the page again, or make it anew with",
+    `${FOLDER}${file} arrived incomplete`,
+    "Reload the page, or create the file again with",
   );
 }
 

@@ -1,4 +1,4 @@
-// The chart: what is in view, what is pointed at, and when to paint.
+// The chart: what is in view, what is under the pointer, and when to paint.
 
 import { paintAxis } from "../paint/axis";
 import { prepared } from "../paint/canvas";
@@ -26,15 +26,15 @@ export interface ChartParts {
 }
 
 const AXIS_HEIGHT = 40;
-const HINT = "Point at a span, tap it, or step through them with the arrow keys.";
+const HINT = "Point at a span, tap one, or step through the spans with the arrow keys.";
 
 export class Chart {
   private scene: Scene | null = null;
   private pending = false;
-  /** Whether the streams of weights are shown, where there are any. */
+  /** Whether to show weight streams, if there are any. */
   private streams = false;
   private readonly raster = new Raster();
-  /** Where keys zoom: under the mouse while it is over the chart. */
+  /** Where keys zoom: at the mouse while the mouse is over the chart. */
   private pointerX: number | null = null;
 
   constructor(
@@ -168,7 +168,7 @@ export class Chart {
     return streamAt(trace, view, rows, x - rows.gutter, y);
   }
 
-  /** Focus by keyboard must be seen somewhere at once. */
+  /** Keyboard focus must show on a span at once. */
   private focusSomething(): void {
     const { scene, parts } = this;
     if (!scene || scene.focused >= 0 || !parts.stage.matches(":focus-visible")) return;
@@ -200,7 +200,7 @@ export class Chart {
     this.announce();
   }
 
-  /** Scrolls the page as little as shows the span's row between axis and window's end. */
+  /** Scrolls the page just enough to show the span's row between the axis and the window's end. */
   private scrollTo({ trace, rows }: Scene, span: number): void {
     const top = this.parts.rows.getBoundingClientRect().top;
     const rowTop = top + at(trace.spans.block, span) * rows.pitch;
@@ -231,7 +231,7 @@ export class Chart {
     this.invalidate();
   }
 
-  /** Paints once before the next frame, however often it is asked. */
+  /** Paints once before the next frame, however often it is called. */
   private invalidate(): void {
     if (this.pending) return;
     this.pending = true;

@@ -5,13 +5,13 @@ import type { Trace } from "../trace/trace";
 /** A trace that can be shown; it is read when it is chosen. */
 export interface Entry {
   title: string;
-  /** Its name in the address; null for a file opened here, which no address brings back. */
+  /** The name in the address; null for a file opened here, which no address can name. */
   file: string | null;
   read(): Promise<Trace>;
 }
 
 export interface ChooserParts {
-  /** Around all of it. */
+  /** The element around the list. */
   choice: HTMLElement;
   select: HTMLSelectElement;
 }
@@ -29,7 +29,7 @@ export class Chooser {
     });
   }
 
-  /** Adds entries that are not there yet. One of the same title and file takes the other's place. */
+  /** Adds new entries. An entry with the same title and file replaces the old one. */
   add(...entries: Entry[]): void {
     for (const entry of entries) {
       if (this.entries.includes(entry)) continue;
@@ -48,7 +48,7 @@ export class Chooser {
     return this.entries.find((entry) => entry.file === file);
   }
 
-  /** Shows the entry as the chosen one, or none. One that is not listed yet changes nothing. */
+  /** Selects the entry, or none. An entry that is not listed changes nothing. */
   mark(entry: Entry | null): void {
     const index = entry ? this.entries.indexOf(entry) : -1;
     if (index >= 0 || !entry) this.parts.select.selectedIndex = index;

@@ -1,11 +1,11 @@
-// Mouse, finger and wheel on the chart, as what they mean.
+// Translates mouse, finger and wheel input on the chart.
 
 export interface GestureHandlers {
   /** Zoom in by the factor (out below 1), around x. */
   zoom(factor: number, x: number): void;
   /** Move the view this far, later in time when positive. */
   pan(px: number): void;
-  /** The pointer rests or moves over a point; null: it left. */
+  /** The pointer is over a point; null: it left the chart. */
   hover(point: Point | null): void;
   pick(point: Point): void;
   fit(): void;
@@ -17,7 +17,7 @@ export interface Point {
   y: number;
 }
 
-/** Farther than this, in px, a press is a drag. */
+/** A press that moves farther than this, in px, is a drag. */
 const CLICK_REACH = 4;
 /** Wheel travel that doubles the zoom, in px. */
 const WHEEL_DOUBLING = 240;
@@ -29,7 +29,7 @@ export function listen(canvas: HTMLElement, handlers: GestureHandlers): void {
   canvas.addEventListener("pointermove", (event) => pointers.move(event));
   canvas.addEventListener("pointerup", (event) => pointers.up(event));
   canvas.addEventListener("pointercancel", (event) => pointers.cancel(event));
-  // A finger leaves whenever it is lifted; what it tapped stays.
+  // A finger leaves whenever it is lifted; the span it tapped stays shown.
   canvas.addEventListener("pointerleave", ({ pointerType }) => {
     if (pointerType === "mouse") handlers.hover(null);
   });
@@ -37,7 +37,7 @@ export function listen(canvas: HTMLElement, handlers: GestureHandlers): void {
   canvas.addEventListener("wheel", (event) => wheel(event, canvas, handlers), { passive: false });
 }
 
-/** With ctrl or cmd (a trackpad's pinch says ctrl) zooms; sideways moves; else the page scrolls. */
+/** Ctrl or cmd (a trackpad's pinch sends ctrl): zoom; sideways: move; else the page scrolls. */
 function wheel(event: WheelEvent, canvas: HTMLElement, handlers: GestureHandlers): void {
   const unit = event.deltaMode === WheelEvent.DOM_DELTA_LINE ? WHEEL_LINE : 1;
   if (event.ctrlKey || event.metaKey) {

@@ -10,14 +10,14 @@ export type Command =
   | { do: "wait"; direction: 1 | -1 }
   | { do: "fit" | "fit-span" | "streams" | "help" | "escape" };
 
-/** A step of a zoom key, and the share of the view that a pan key moves by. */
+/** The factor of a zoom key, and the share of the view that a pan key moves by. */
 const ZOOM = 1.5;
 const PAN = 0.15;
 
 interface Binding {
   keys: string[];
   command: Command;
-  /** Only while the chart has the focus: elsewhere the key belongs to the page. */
+  /** Only while the chart has the focus; otherwise the key is the page's. */
   inChart?: true;
 }
 
@@ -51,14 +51,14 @@ export const KEY_LIST: [keys: string[], meaning: string][] = [
   [["Home", "End"], "first, last span of the row"],
   [[",", "."], "wait before, after"],
   [["F"], "zoom to the span"],
-  [["P"], "prefetch: show the weights on their way below each row, or hide them"],
-  [["Esc"], "let go of the span; close this list"],
+  [["P"], "prefetch: show or hide the weights in flight below each row"],
+  [["Esc"], "deselect the span; close this list"],
   [["?"], "this list"],
   [["Ctrl", "wheel"], "zoom at the pointer (Cmd on a Mac, or pinch)"],
   [["drag"], "move through time"],
 ];
 
-/** The command for a key, or null: not ours, or part of a browser's shortcut. */
+/** The command for a key, or null if the key has none or is part of a browser shortcut. */
 export function commandFor(event: KeyboardEvent, chartHasFocus: boolean): Command | null {
   if (event.ctrlKey || event.metaKey || event.altKey) return null;
   const key = event.key.toLowerCase();

@@ -22,14 +22,14 @@ const MEANINGS: Record<Phase, string> = {
 
 const PATTERN_NAMES: Record<WaitKind, string> = {
   wait_exchange: "hatched",
-  wait_ring_full: "upright lines",
+  wait_ring_full: "vertical lines",
   wait_ring_empty: "hatched downwards",
   wait_barrier: "checked",
 };
 
 const SWATCH = { width: 28, height: 16 };
 
-/** Fills the list with what occurs in the trace; again after the theme changed. */
+/** Lists what occurs in the trace; called again when the theme changes. */
 export function showLegend(list: HTMLElement, meta: Meta, summary: Summary, theme: Theme): void {
   const ratio = pixelRatio();
   const surface = plain(theme.surface);
@@ -50,7 +50,7 @@ export function showLegend(list: HTMLElement, meta: Meta, summary: Summary, them
   const [first, second] = summary.streams.slice(-2).map(({ phase }) => plain(theme.phases[phase]));
   if (first) {
     entries.push(
-      item("strips below the rows, with P: weights on their way", (raster) => {
+      item("strips below the rows (key P): weights in flight", (raster) => {
         raster.clear(surface);
         raster.rect(first, 0, 4 * ratio, 18 * ratio, 7 * ratio);
         raster.rect(second ?? first, 10 * ratio, 9 * ratio, 28 * ratio, 12 * ratio);

@@ -1,4 +1,4 @@
-// The numbers behind the chart, for everybody and for those who cannot see it.
+// The chart's numbers as tables, also for readers who cannot see the chart.
 
 import { NO_BLOCK } from "../abi";
 import type { StreamTime, Summary } from "../trace/summary";
@@ -15,10 +15,10 @@ import {
 
 /** Rows of waits shown; the rest is one row. */
 const WAIT_ROWS = 12;
-/** From this token on, a second decimal is noise. */
+/** For tokens at least this long, a second decimal is noise. */
 const ONE_DECIMAL_NS = 1_000_000;
 
-/** Microseconds with as many decimals all through the tables: they line up. */
+/** Microseconds with the same number of decimals in all tables, so that they line up. */
 function formatFor(meta: Meta): (ns: number) => string {
   const digits = meta.tokenNs < ONE_DECIMAL_NS ? 2 : 1;
   return (ns) => microseconds(ns, digits);
@@ -39,7 +39,7 @@ function phases(meta: Meta, summary: Summary): HTMLElement {
   const most = `max ${unit(meta)}`;
   const share = (ns: number) => percent(ns, summary.availableNs);
   const read = [...meta.phaseBytes.values()].reduce((sum, count) => sum + count, 0);
-  // Where nothing is said of bytes, there is no column for them.
+  // Without byte counts there is no column for them.
   const withBytes = (cells: string[], bytes: string) => (read > 0 ? [...cells, bytes] : cells);
   const rows = summary.phases.map(({ phase, workNs, workMaxNs, waitNs, waitMaxNs }) => {
     const bytes = meta.phaseBytes.get(phase);
@@ -47,9 +47,9 @@ function phases(meta: Meta, summary: Summary): HTMLElement {
     return withBytes([phase, ...times, share(waitNs)], bytes ? megabytes(bytes) : "");
   });
   const { workNs, waitNs } = summary;
-  const total = ["together", us(workNs), "", us(waitNs), "", share(waitNs)];
+  const total = ["total", us(workNs), "", us(waitNs), "", share(waitNs)];
   const caption =
-    `All ${unit(meta)}s together, and the most of any one ${unit(meta)}. A wait counts for the phase whose values or weights were waited for. ` +
+    `Sums over all ${unit(meta)}s, and the maximum of one ${unit(meta)}. A wait counts for the phase whose values or weights it waits for. ` +
     `Work is ${share(workNs)} of the ${unit(meta)}s' time, waits ${share(waitNs)}, ` +
     `and ${share(summary.unrecordedNs)} is not recorded.${rate(meta, read)}`;
   const head = ["phase", "work µs", most, "wait µs", most, "wait share"];
@@ -81,12 +81,12 @@ function kinds(meta: Meta, summary: Summary): HTMLElement[] {
   const handOff = percent(summary.handOffNs, summary.layersNs);
   const layers = `the layers' time, from the first qkv to the last down`;
   const caption =
-    `All ${unit(meta)}s together.` +
+    `Sums over all ${unit(meta)}s.` +
     (summary.layersNs > 0
       ? ` Waits for another ${unit(meta)}'s values, the hand-offs, are ${handOff} of ${layers}.`
       : "");
-  const head = ["waits for", "waits", "together µs", "longest µs", "share"];
-  return [titled("What was waited for", table(caption, head, [...rows, lost]))];
+  const head = ["waits for", "waits", "total µs", "longest µs", "share"];
+  return [titled("Waits by kind", table(caption, head, [...rows, lost]))];
 }
 
 function waits(meta: Meta, summary: Summary): HTMLElement[] {
@@ -96,7 +96,7 @@ function waits(meta: Meta, summary: Summary): HTMLElement[] {
     .slice(0, WAIT_ROWS)
     .map((wait) => [
       wait.producer === NO_BLOCK
-        ? `${wait.phase}, there at the first look`
+        ? `${wait.phase}, there at the first poll`
         : `${wait.phase} from ${blockOnSm(meta, wait.producer)}`,
       wait.waits.toLocaleString("en"),
       us(wait.totalNs),
@@ -105,9 +105,9 @@ function waits(meta: Meta, summary: Summary): HTMLElement[] {
   const rest = summary.waits.slice(WAIT_ROWS);
   const restNs = rest.reduce((sum, wait) => sum + wait.totalNs, 0);
   if (rest.length > 0) shown.push([`${rest.length} more`, "", us(restNs), ""]);
-  const caption = `Named after the ${unit(meta)} whose value arrived last; costliest first.`;
-  const head = ["waits for", "waits", "together µs", "longest µs"];
-  return [titled("Who was waited for", table(caption, head, shown))];
+  const caption = `A wait counts for the ${unit(meta)} whose value arrived last. Costliest first.`;
+  const head = ["waits for", "waits", "total µs", "longest µs"];
+  return [titled("Waits by producer", table(caption, head, shown))];
 }
 
 function streams(meta: Meta, summary: Summary): HTMLElement[] {
@@ -122,11 +122,11 @@ function streams(meta: Meta, summary: Summary): HTMLElement[] {
     lead(time, us),
   ]);
   const caption =
-    `A stream is what one ${unit(meta)} loads for one phase of one layer. On its way: from its ` +
-    "first copy's issue to its last one's arrival. Ahead: from that issue to the first work on it. " +
-    "Both are means.";
-  const head = ["weights of", "streams", "copies", "MB", "on its way µs", "ahead µs"];
-  return [titled("Weights on their way", table(caption, head, rows))];
+    `A stream is what one ${unit(meta)} loads for one phase of one layer. In flight: from the ` +
+    "first copy's issue to the last copy's arrival. Ahead: from that issue to the first work on " +
+    "the stream. Both are means.";
+  const head = ["weights of", "streams", "copies", "MB", "in flight µs", "ahead µs"];
+  return [titled("Weights in flight", table(caption, head, rows))];
 }
 
 function lead({ used, leadNs }: StreamTime, us: (ns: number) => string): string {

@@ -64,7 +64,7 @@ async function open(hash = "", options: BrowserContextOptions = {}): Promise<voi
   await settled();
 }
 
-/** Waits until nothing is being read. */
+/** Waits until the page reads no trace. */
 async function settled(): Promise<void> {
   await expect.poll(() => page.locator("#loading").textContent()).toBe("");
   await painted(page);
@@ -83,7 +83,7 @@ async function choose(title: string): Promise<void> {
   await settled();
 }
 
-/** What the browser itself reports of a missing file, and nothing else. */
+/** Expects only the browser's own report of a missing file. */
 const expectMissing = () => expect(faults.splice(0).join()).toMatch(/^[^,]*404[^,]*$/);
 
 test("the first is shown, and only what is chosen is fetched", async () => {
@@ -135,7 +135,7 @@ test("the address chooses: at first, after a reload, and while the page is open"
 
 test("an address of none that is here: the first is shown, and a sentence", async () => {
   await open("#trace=..%2Fsecret.json.gz");
-  await expect.poll(message).toContain("asked for is not among those here");
+  await expect.poll(message).toContain("that the address names is not available here");
   expect(await headline()).toContain("cpu engine");
   expect(await hash()).toBe("#trace=trace.json.gz");
   expect(asked).toEqual(["traces.json", "trace.json.gz"]);
@@ -145,8 +145,8 @@ test("one that is missing, one that is old: said, and what is shown stays", asyn
   await open();
   await choose("gone");
   expect(await message()).toBe(
-    "data/r3-xray-gone.json.gz is listed and is not there (status 404). " +
-      "Make it anew with cargo xtask demo.",
+    "data/r3-xray-gone.json.gz is listed but missing (status 404). " +
+      "Create it again with cargo xtask demo.",
   );
   expectMissing();
   expect(await headline()).toContain("cpu engine");
@@ -161,7 +161,7 @@ test("one that is missing, one that is old: said, and what is shown stays", asyn
 
 test("the address names one that is missing: any can be chosen, and the address follows", async () => {
   await open("#trace=r3-xray-gone.json.gz");
-  expect(await message()).toContain("is listed and is not there");
+  expect(await message()).toContain("is listed but missing");
   expectMissing();
   expect(await page.locator("#chart").isVisible()).toBe(false);
   expect(await chosen()).toBe(null);
@@ -175,7 +175,7 @@ test("a server that is gone is said to be", async () => {
   await open();
   await page.route("**/data/*", (route) => route.abort());
   await choose(GPU_TITLE);
-  expect(await message()).toContain(`data/${GPU_NAME} was not sent: the server is not there`);
+  expect(await message()).toContain(`data/${GPU_NAME} did not load: the server is gone`);
   expect(faults.splice(0).join()).toContain("ERR_FAILED");
 });
 
@@ -212,7 +212,7 @@ test("a file of one's own is one more to choose, and no address", async () => {
   expect(await headline()).toContain("cuda engine");
   await choose("mine.json.gz, opened here");
   expect(await headline()).toContain("cpu engine");
-  // The same name again takes the other's place; what is refused takes none.
+  // A file with the same name replaces the first; a refused file changes nothing.
   await drop(GPU_FILE, "mine.json.gz");
   await expect.poll(headline).toContain("cuda engine");
   await drop(Buffer.from("PNG"), "photo.png");
@@ -229,7 +229,7 @@ test.each([
   await served.setFile("traces.json", list);
   await open();
   expect(await message()).toContain(`data/traces.json was refused: ${words}`);
-  expect(await message()).toContain("Make it anew with cargo xtask demo.");
+  expect(await message()).toContain("Create it again with cargo xtask demo.");
   expect(asked).toEqual(["traces.json"]);
 });
 

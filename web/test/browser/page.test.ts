@@ -23,7 +23,7 @@ const GPU_FILE = gzipped(gpuTraceFile());
 let served: Served;
 let browser: Browser;
 let page: Page;
-/** What the page should not do: complain on the console, or ask anyone else. */
+/** What the page must not do: log to the console, or send requests to other hosts. */
 let faults: string[] = [];
 
 beforeAll(async () => {
@@ -113,7 +113,7 @@ describe.each(THEMES)("%s theme", (colorScheme, theme) => {
   test("each kind of wait is painted in its own colours", async () => {
     await served.setTrace(GPU_FILE);
     await open({ colorScheme });
-    // The begin of the token, where no weights are there yet.
+    // The begin of the token, before the first weights arrive.
     const box = await rowsBox();
     await page.mouse.move(box.x + 85, box.y + 20);
     for (let zoom = 0; zoom < 8; zoom++) await page.keyboard.press("w");
@@ -170,10 +170,10 @@ test("words and numbers of a GPU's trace: waits by kind, hand-offs, overhead, st
   const said = async (selector: string, nth = 0) =>
     ((await page.locator(selector).nth(nth).textContent()) ?? "").replaceAll("\u00a0", " ");
   expect(await said("#caveats")).toMatch(/^[\d.]+ % of the blocks' time is not recorded\./);
-  expect(await said("#caveats")).toContain("runs 1.9 % slower than the build that is timed");
+  expect(await said("#caveats")).toContain("runs 1.9 % slower than the headline build");
   const legend = await said("#legend");
   expect(legend).toContain("hatched: waiting for another block's values");
-  expect(legend).toContain("upright lines: waiting for weights");
+  expect(legend).toContain("vertical lines: waiting for weights");
   expect(legend).toContain("checked: waiting for the block's own warps");
   expect(await said("#tables table", 0)).toMatch(/[\d,.]+ MB in [\d.]+ µs are [\d,.]+ GB\/s\./);
   const kinds = await said("#tables table", 1);
@@ -267,7 +267,7 @@ describe("pointer", () => {
   });
 });
 
-describe("weights on their way", () => {
+describe("weights in flight", () => {
   /** Below the bars of block 20's row. */
   const inStrip = async () => {
     const box = await rowsBox();
@@ -287,7 +287,7 @@ describe("weights on their way", () => {
     const { x, y } = await inStrip();
     await page.mouse.move(x, y);
     expect(await details()).toMatch(
-      /^block 020 \(SM 40\): weights of \w+ of layer \d+, [\d.]+ kB in \d copies, on their way [\d.]+ µs, at [\d.]+ µs, [\d.]+ µs ahead of the work on them$/,
+      /^block 020 \(SM 40\): weights of \w+ of layer \d+, [\d.]+ kB in \d copies, in flight [\d.]+ µs, at [\d.]+ µs, [\d.]+ µs ahead of the work on them$/,
     );
     await page.mouse.move(x, y - 4);
     expect(await details()).not.toContain("weights of");
@@ -416,7 +416,7 @@ describe("files", () => {
     expect(await message()).toContain("cargo xtask demo");
     expect(await page.locator("#chart").isVisible()).toBe(false);
     expect(await violations()).toEqual([]);
-    // The browser itself reports the missing file, and nothing else is wrong.
+    // The browser itself reports the missing file; there is no other fault.
     expect(faults.splice(0).join()).toMatch(/^[^,]*404[^,]*$/);
   });
 
@@ -435,7 +435,7 @@ describe("files", () => {
   test("a trace that the browser itself cannot unpack is refused", async () => {
     await served.setTrace("no gzip at all");
     await open();
-    expect(await message()).toContain("did not arrive whole");
+    expect(await message()).toContain("arrived incomplete");
     expect(faults.splice(0).join()).toMatch(/^[^,]*DECODING_FAILED[^,]*$/);
   });
 

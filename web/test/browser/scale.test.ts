@@ -1,5 +1,5 @@
 // How quick the page is with a GPU's trace: 132 blocks, some 140,000 spans, 11,000 streams. The
-// times are printed, not judged: they are those of whatever machine runs this, drawing in software.
+// times are printed, not judged: they depend on the machine, which renders in software.
 
 import type { Browser, Page } from "playwright-core";
 import { afterAll, beforeAll, expect, test } from "vitest";
@@ -41,7 +41,7 @@ function installClocks(): void {
     });
   const watch = () => {
     if (document.querySelector("#chart:not([hidden])")) {
-      // The frame that paints is the one asked for by now; by the next it is on the screen.
+      // The page has requested the frame that paints; one frame later it is on the screen.
       ask(() => ask((now) => Object.assign(clocks, { firstPaint: now })));
     } else ask(watch);
   };
@@ -72,7 +72,7 @@ async function panned(
       requestAnimationFrame(step);
     });
     const intervals = starts.slice(1).map((start, index) => start - (starts[index] ?? 0));
-    // This loop's own share of the frames is next to nothing, and left out.
+    // This loop's own share of the frames is negligible and not counted.
     return { intervals, work: clocks.frames.filter((ms) => ms > 0.5) };
   }, frames);
 }
@@ -98,7 +98,7 @@ test.each([1, 2])("first paint and panning at %i device px to a CSS px", async (
     expect(intervals.length).toBe(40);
     lines.push(`${what}: frame ${middle(intervals)}; its own work ${middle(work)}`);
   };
-  // The least zoom that lets the view move: nearly all spans are in it.
+  // The least zoom that lets the view move: nearly all spans are in view.
   await page.keyboard.press("w");
   await measure("whole / 1.5");
   await page.locator("#streams").click();

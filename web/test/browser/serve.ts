@@ -16,7 +16,7 @@ export interface Served {
   folder: string;
   /** Puts the bytes where the page looks for its trace; null: removes it. */
   setTrace(bytes: Uint8Array | string | null): Promise<void>;
-  /** The same with any file of that folder. */
+  /** The same for any file of that folder. */
   setFile(name: string, bytes: Uint8Array | string | null): Promise<void>;
   close(): Promise<void>;
 }
@@ -50,11 +50,11 @@ export async function serve(): Promise<Served> {
   };
 }
 
-/** Collects what the page should not do: complain on the console, or ask anyone else. */
+/** Collects what the page must not do: log to the console, or send requests to other hosts. */
 export function watch(page: Page, url: string, faults: string[]): void {
   page.on("pageerror", (error) => faults.push(error.message));
   page.on("console", (message) => {
-    // A page without a list has to ask for it to know; the browser itself reports that.
+    // A page without a list finds out by asking for it; the browser itself reports that.
     if (message.location().url === `${url}data/traces.json`) return;
     if (message.type() === "error" || message.type() === "warning") faults.push(message.text());
   });
@@ -63,7 +63,7 @@ export function watch(page: Page, url: string, faults: string[]): void {
   });
 }
 
-/** Two frames: one for what is pending, one to be sure that it was painted. */
+/** Waits two frames: one for pending work, one so that the result is painted. */
 export function painted(page: Page): Promise<void> {
   return page.evaluate(
     () => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => done()))),
