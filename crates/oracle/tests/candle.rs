@@ -47,7 +47,7 @@ fn rows(tensor: &CandleTensor) -> Array2<f32> {
     Array2::from_shape_fn((rows.len(), rows[0].len()), |(row, col)| rows[row][col])
 }
 
-/// Largest difference in a row, relative to the row's largest magnitude; the worst row's.
+/// The worst row's largest difference, relative to the row's largest magnitude.
 fn difference(left: &Array2<f32>, right: &Array2<f32>) -> f32 {
     assert_eq!(left.shape(), right.shape());
     let row_difference = |(a, b): (ndarray::ArrayView1<f32>, ndarray::ArrayView1<f32>)| {
@@ -94,8 +94,8 @@ fn small() -> Config {
     }
 }
 
-/// Two f32 implementations that sum in different orders: up to 7e-6 was seen, and four times that
-/// is still far from any fault.
+/// Two f32 implementations sum in different orders. The largest difference seen is 7e-6; four times
+/// that is still far below what a fault causes.
 const TOLERANCE: f32 = 3e-5;
 
 #[test]
@@ -127,8 +127,8 @@ fn the_tiny_shape() {
     assert!(normed < TOLERANCE && logits < TOLERANCE, "{normed:e}, {logits:e}");
 }
 
-/// Past position 1024 candle's angles, f32 products of position and frequency, are off by up to
-/// 6e-8 * 1,500 = 1e-4 in radians, which the two layers carry to the result: 6e-5 was seen.
+/// Past position 1024, candle's angles (f32 products of position and frequency) are off by up to
+/// 6e-8 * 1,500 = 1e-4 radians. Two layers carry that error to the result: 6e-5 was seen.
 const FAR_TOLERANCE: f32 = 2e-4;
 
 #[test]
@@ -140,7 +140,7 @@ fn past_position_1024() {
     assert!(normed < FAR_TOLERANCE && logits < FAR_TOLERANCE, "{normed:e}, {logits:e}");
 }
 
-/// The comparison would notice: another theta, and another eps.
+/// The comparison notices another theta and another eps.
 #[test]
 fn a_wrong_constant_shows() {
     let config = small();
