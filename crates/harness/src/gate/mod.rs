@@ -15,6 +15,7 @@ pub use checks::{
 pub use planted::{planted_next, planted_pack, planted_weights};
 pub use run::{GateOptions, run};
 
+use crate::files::{is_plain, read_file, write_whole};
 use crate::identity::{Subject, sha256_hex, short};
 use crate::reference::{ErrorStats, OwnDivergences, Reference, Summary};
 use crate::{HarnessError, now};
@@ -125,7 +126,7 @@ impl GateRecord {
     pub fn write(&self, folder: &Path) -> Result<PathBuf, HarnessError> {
         let path = folder.join(self.file_name());
         let text = serde_json::to_string_pretty(self).expect("a record is JSON") + "\n";
-        crate::record::write_whole(&path, &text)?;
+        write_whole(&path, &text)?;
         Ok(path)
     }
 
@@ -135,7 +136,7 @@ impl GateRecord {
     /// A file that is missing or is no record.
     pub fn read(path: &Path) -> Result<GateRecord, HarnessError> {
         let missing = || HarnessError::io(path)(std::io::ErrorKind::NotFound.into());
-        let text = crate::record::read_file(path)?.ok_or_else(missing)?;
+        let text = read_file(path)?.ok_or_else(missing)?;
         serde_json::from_slice(&text).map_err(|error| HarnessError::file(path, error))
     }
 }
@@ -149,8 +150,7 @@ pub fn file_name(subject: &Subject) -> String {
 
 /// Returns the name if it is plain, otherwise its hash.
 pub(crate) fn plain_name(name: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
-    if name.chars().all(plain) { name.to_owned() } else { short(name) }
+    if is_plain(name) { name.to_owned() } else { short(name) }
 }
 
 /// Returns why the record does not allow a speed of `subject`; empty if it does.

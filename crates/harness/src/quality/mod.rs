@@ -33,6 +33,8 @@ pub use tokens::{PromptTokens, Tokens};
 pub use verdict::{Reading, Thresholds, Verdict, Verdicts};
 pub use windows::{Window, chosen_before, fits, is_chosen, window_count, windows};
 
+use crate::files::{read_file, write_whole};
+use crate::gate::plain_name;
 use crate::identity::{Subject, sha256_hex, short};
 use crate::{HarnessError, now};
 use serde::{Deserialize, Serialize};
@@ -279,7 +281,7 @@ impl QualityRecord {
         let text = serde_json::to_string_pretty(self).expect("a record is JSON") + "\n";
         let mut path = folder.join(self.file_name());
         let mut number = 1;
-        while let Some(there) = crate::record::read_file(&path)? {
+        while let Some(there) = read_file(&path)? {
             if there == text.as_bytes() {
                 return Ok(path);
             }
@@ -287,7 +289,7 @@ impl QualityRecord {
             // In order of name, which is the reports', an underscore comes after a full stop.
             path = folder.join(format!("{}_{number:02}.json", self.file_stem()));
         }
-        crate::record::write_whole(&path, &text)?;
+        write_whole(&path, &text)?;
         Ok(path)
     }
 
@@ -305,8 +307,8 @@ impl QualityRecord {
 fn stem(candidate: &Subject) -> String {
     format!(
         "quality-{}-{}-{}",
-        crate::gate::plain_name(&candidate.variant),
-        crate::gate::plain_name(&candidate.format),
+        plain_name(&candidate.variant),
+        plain_name(&candidate.format),
         short(&candidate.weights_sha256)
     )
 }

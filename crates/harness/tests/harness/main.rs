@@ -9,6 +9,7 @@ mod bench;
 mod broken;
 mod forgery;
 mod gate;
+mod modules;
 mod quality;
 mod quality_forgery;
 mod quality_reports;

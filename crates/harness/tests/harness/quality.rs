@@ -10,7 +10,7 @@ use monolith_harness::quality::{
     ControlFile, Job, Kept, Measured, Outcome, Pair, PromptsId, QualityOptions, QualityRecord,
     TextId, TextIds, Wanted, forgery, positions, run,
 };
-use monolith_harness::record::RunFolder;
+use monolith_harness::runs::RunFolder;
 use monolith_model::{Config, MemoryWeights, Tensor, Weights};
 use monolith_pack::{Pack, Source, pack_to_bytes};
 use std::path::Path;

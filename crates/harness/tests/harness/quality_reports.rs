@@ -3,8 +3,8 @@
 use crate::environment;
 use crate::quality_forgery::{parting, record, whole};
 use monolith_harness::quality::{Outcome, QualityRecord};
-use monolith_harness::record::RunFolder;
-use monolith_harness::report::render;
+use monolith_harness::report::{render, run_readme};
+use monolith_harness::runs::RunFolder;
 
 /// The measurement with another record.
 fn with(outcome: Outcome, change: fn(&mut QualityRecord)) -> Outcome {
@@ -95,9 +95,7 @@ fn both_verdicts_and_both_controls_are_shown() {
     let control = record.control.as_ref().map(|control| &control.agreement).unwrap();
     let controls =
         format!("{} | {}", pair(own.greedy, own.forced), pair(control.greedy, control.forced));
-    for text in [render(results.path()).unwrap(), {
-        std::fs::read_to_string(folder.path.join("README.md")).unwrap()
-    }] {
+    for text in [render(results.path()).unwrap(), run_readme(&folder).unwrap()] {
         let head = "| as written | after the same text | our bf16 and f32 | transformers' bf16 and";
         assert!(text.contains(head), "{text}");
         let line = format!("| **passed** | passed | {controls} | counting.txt | 10000 |");

@@ -10,7 +10,8 @@ use monolith_harness::HarnessError;
 use monolith_harness::bench::{self, Bench, BenchOptions, Gate, Row, rendered};
 use monolith_harness::predict::Calibration;
 use monolith_harness::prompts::{PromptIds, bench_ids};
-use monolith_harness::record::RunFolder;
+use monolith_harness::report::write_readme;
+use monolith_harness::runs::RunFolder;
 
 /// Measures every test and prints the rows. If this run has a passed gate, its folder keeps the
 /// rows; otherwise they are marked as unverified, and nothing is written.
@@ -55,9 +56,11 @@ pub fn run(args: &BenchArgs) -> Result<(), Exit> {
         if let Some(removed) = folder.add_rows(&rows).map_err(exit_of)? {
             say(&format!("bench: {removed}"));
         }
+        write_readme(folder).map_err(exit_of)?;
         if let Some(removed) = folder.add_command(&command(), &[version()]).map_err(exit_of)? {
             say(&format!("bench: {removed}"));
         }
+        write_readme(folder).map_err(exit_of)?;
     }
     for line in left_out {
         say(&format!("bench: left out: {line}"));

@@ -16,7 +16,8 @@ use monolith_harness::quality::{
     self, Agreement, ControlFile, Job, Numbers, Outcome, Pair, QualityOptions, QualityRecord,
     Reading, TextIds, Wanted, positions,
 };
-use monolith_harness::record::RunFolder;
+use monolith_harness::report::write_readme;
+use monolith_harness::runs::RunFolder;
 use monolith_model::Config;
 use monolith_pack::{Formats, Pack};
 use std::io::IsTerminal;
@@ -78,6 +79,7 @@ pub fn run(args: &QualityArgs) -> Result<(), Exit> {
         Pair { reference: reference.engine.as_mut(), candidate: candidate.engine.as_mut() };
     job.check(&pair).or_exit(Code::Usage)?;
     let folder = RunFolder::open(args.results.folder(), &setup.environment).map_err(exit_of)?;
+    write_readme(&folder).map_err(exit_of)?;
     let _guard = interrupt::guard();
     let outcome = quality::run(&mut pair, &job, &folder.path, &mut progress());
     finish(&folder, &outcome.map_err(exit_of)?)
@@ -87,9 +89,11 @@ pub fn run(args: &QualityArgs) -> Result<(), Exit> {
 fn finish(folder: &RunFolder, outcome: &Outcome) -> Result<(), Exit> {
     let record = &outcome.record;
     let path = folder.add_quality(outcome).map_err(exit_of)?;
+    write_readme(folder).map_err(exit_of)?;
     if let Some(removed) = folder.add_command(&command(), &[version()]).map_err(exit_of)? {
         say(&format!("quality: {removed}"));
     }
+    write_readme(folder).map_err(exit_of)?;
     say(&shown(record));
     put(&format!("{}\n", path.display()))?;
     let verdict = record.verdicts().as_written;
