@@ -16,8 +16,9 @@ pub use planted::{planted_next, planted_pack, planted_weights};
 pub use run::{GateOptions, run};
 
 use crate::files::{is_plain, read_file, write_whole};
-use crate::identity::{Subject, sha256_hex, short};
+use crate::identity::{sha256_hex, short};
 use crate::reference::{ErrorStats, OwnDivergences, Reference, Summary};
+use crate::subject::Ours;
 use crate::{HarnessError, now};
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
@@ -68,7 +69,7 @@ pub struct GateRecord {
     /// When the gate ended, UTC.
     pub date: String,
     /// The checked engine, build and weights.
-    pub subject: Subject,
+    pub subject: Ours,
     /// Hash of the prompts' ids.
     pub prompt_ids_sha256: String,
     /// The reference.
@@ -81,7 +82,7 @@ pub struct GateRecord {
 
 impl GateRecord {
     /// Returns the record of finished checks.
-    pub fn new(subject: Subject, reference: &Reference, checks: Checks) -> GateRecord {
+    pub fn new(subject: Ours, reference: &Reference, checks: Checks) -> GateRecord {
         let summary = &reference.summary;
         let reference = ReferenceId {
             sha256: reference.sha256.clone(),
@@ -143,7 +144,7 @@ impl GateRecord {
 
 /// Returns the file name of a record, made of the variant (hashed if its name is not plain) and the
 /// weights. A run may gate several models, and each keeps its record.
-pub fn file_name(subject: &Subject) -> String {
+pub fn file_name(subject: &Ours) -> String {
     let variant = plain_name(&subject.variant);
     format!("gate-{variant}-{}.json", short(&subject.weights_sha256))
 }
@@ -156,7 +157,7 @@ pub(crate) fn plain_name(name: &str) -> String {
 /// Returns why the record does not allow a speed of `subject`; empty if it does.
 ///
 /// `prompt_ids_sha256` is the hash of the measured prompts.
-pub fn refusals(record: &GateRecord, subject: &Subject, prompt_ids_sha256: &str) -> Vec<String> {
+pub fn refusals(record: &GateRecord, subject: &Ours, prompt_ids_sha256: &str) -> Vec<String> {
     let mut reasons = record.checks.failures(&record.reference);
     let versions = SCHEMA_VERSION_OLDEST..=SCHEMA_VERSION;
     if !versions.contains(&record.schema_version) {
@@ -220,7 +221,7 @@ pub fn contradictions(record: &GateRecord, reference: &Summary) -> Vec<String> {
 /// [`refusals`] for the record in a run's folder; a missing or unreadable one is a reason too.
 pub fn refusals_in(
     folder: &Path,
-    subject: &Subject,
+    subject: &Ours,
     prompt_ids_sha256: &str,
 ) -> Result<GateRecord, Vec<String>> {
     let path = folder.join(file_name(subject));

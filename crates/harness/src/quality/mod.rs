@@ -35,7 +35,8 @@ pub use windows::{Window, chosen_before, fits, is_chosen, window_count, windows}
 
 use crate::files::{read_file, write_whole};
 use crate::gate::plain_name;
-use crate::identity::{Subject, sha256_hex, short};
+use crate::identity::{sha256_hex, short};
+use crate::subject::Ours;
 use crate::{HarnessError, now};
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
@@ -87,11 +88,11 @@ pub struct Measured {
     /// Name of the model in the candidate's pack.
     pub model: String,
     /// The engine with the bf16 weights.
-    pub reference: Subject,
+    pub reference: Ours,
     /// Name of the reference's weight formats: of its layers and head.
     pub reference_formats: String,
     /// The engine that is compared with the reference.
-    pub candidate: Subject,
+    pub candidate: Ours,
     /// Name of the candidate's weight formats.
     pub candidate_formats: String,
     /// The text.
@@ -304,7 +305,7 @@ impl QualityRecord {
 }
 
 /// The beginning of the names of a candidate's files.
-fn stem(candidate: &Subject) -> String {
+fn stem(candidate: &Ours) -> String {
     format!(
         "quality-{}-{}-{}",
         plain_name(&candidate.variant),
@@ -387,14 +388,14 @@ pub fn forgery(record: &QualityRecord) -> Option<String> {
 }
 
 /// Returns why the record does not let `candidate` pass; empty if it does.
-pub fn refusals(record: &QualityRecord, candidate: &Subject) -> Vec<String> {
+pub fn refusals(record: &QualityRecord, candidate: &Ours) -> Vec<String> {
     let mut reasons = record_refusals(record);
     reasons.extend(mismatches(&record.measured.candidate, candidate));
     reasons
 }
 
 /// Returns the properties in which the record's candidate and the engine in question differ.
-pub fn mismatches(measured: &Subject, asked: &Subject) -> Vec<String> {
+pub fn mismatches(measured: &Ours, asked: &Ours) -> Vec<String> {
     let differences = measured.differences(asked).into_iter();
     differences.map(|(what, ..)| format!("the quality record is of another {what}")).collect()
 }

@@ -3,10 +3,11 @@
 use crate::bench::Row;
 use crate::markdown::cell;
 use crate::quality::{Agreement, Kept, QualityRecord, Reading, Verdicts, mismatches, note};
+use crate::subject::Subject;
 
 /// Returns the quality record of the row's own run for the row's engine.
 pub(super) fn quality_of<'a>(row: &Row, qualities: &'a [Kept]) -> Option<&'a QualityRecord> {
-    let subject = row.subject();
+    let Subject::Ours(subject) = row.subject() else { return None };
     let own = |kept: &&Kept| {
         kept.doubt.is_none() && mismatches(&kept.record.measured.candidate, &subject).is_empty()
     };

@@ -8,6 +8,7 @@ use crate::gate::{self, GateRecord, ROWS, Rule, refusals};
 use crate::markdown::cell;
 use crate::quality::Kept;
 use crate::runs::RunFolder;
+use crate::subject::{Ours, Subject};
 use std::fmt::Write;
 
 /// A gate's record, checked against its folder.
@@ -49,13 +50,11 @@ pub fn row_refusals(row: &Row, gates: &[KeptGate], environment: &Environment) ->
     if row.gate_passed == Some(false) {
         reasons.push("its gate did not pass".into());
     }
-    if row.engine != "monolith" {
-        return reasons;
-    }
+    let Subject::Ours(subject) = row.subject() else { return reasons };
     if row.gate_passed != Some(true) {
         reasons.push("no gate is said to have passed".into());
     }
-    match gates.iter().map(|gate| gate_refusals(row, gate)).min_by_key(Vec::len) {
+    match gates.iter().map(|gate| gate_refusals(row, &subject, gate)).min_by_key(Vec::len) {
         None => reasons.push("no gate record".into()),
         Some(least) => reasons.extend(least),
     }
@@ -63,8 +62,8 @@ pub fn row_refusals(row: &Row, gates: &[KeptGate], environment: &Environment) ->
 }
 
 /// Returns why a gate does not allow the row's speed; empty if it does.
-fn gate_refusals(row: &Row, gate: &KeptGate) -> Vec<String> {
-    let mut reasons = refusals(&gate.record, &row.subject(), &row.prompt_ids_sha256);
+fn gate_refusals(row: &Row, subject: &Ours, gate: &KeptGate) -> Vec<String> {
+    let mut reasons = refusals(&gate.record, subject, &row.prompt_ids_sha256);
     if row.gate_rule != Some(gate.record.checks.tokens.rule) {
         reasons.push("the gate had another rule".into());
     }
@@ -126,8 +125,9 @@ pub fn sorted_rows(folder: &RunFolder) -> Result<SortedRows, HarnessError> {
 /// Names the engines whose gate cannot be compared with its reference again.
 fn without_reference(shown: &[Row], gates: &[KeptGate]) -> Option<String> {
     let lacks = |row: &&Row| {
-        let mut allowing = gates.iter().filter(|gate| gate_refusals(row, gate).is_empty());
-        row.engine == "monolith" && allowing.all(|gate| !gate.has_reference)
+        let Subject::Ours(subject) = row.subject() else { return false };
+        let allows = |gate: &&KeptGate| gate_refusals(row, &subject, gate).is_empty();
+        gates.iter().filter(allows).all(|gate| !gate.has_reference)
     };
     let mut names: Vec<String> = Vec::new();
     for row in shown.iter().filter(lacks) {

@@ -175,7 +175,8 @@ impl RunFolder {
             let what = format!("a row of run {} does not belong to run {own}", row.run_id);
             return Err(HarnessError::file(&path, what));
         }
-        let unverified = |row: &&Row| row.engine == "monolith" && row.gate_passed != Some(true);
+        let unverified =
+            |row: &&Row| row.gate_passed != Some(true) && row.subject().ours().is_some();
         if let Some(row) = rows.iter().find(unverified) {
             let what = format!("the row of {} is unverified: no run keeps it", row.test);
             return Err(HarnessError::file(&path, what));

@@ -5,6 +5,7 @@
 #[path = "../common/fixture.rs"]
 mod fixture;
 
+mod adapters;
 mod bench;
 mod broken;
 mod forgery;

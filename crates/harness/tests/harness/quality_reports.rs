@@ -34,7 +34,7 @@ fn a_speed_stands_beside_its_own_quality() {
     assert!(!render(results.path()).unwrap().contains(" quality |"));
     let row = &rows[0];
     let mut of_row = parting();
-    of_row.record.measured.candidate = row.subject();
+    of_row.record.measured.candidate = row.subject().ours().unwrap().clone();
     of_row.record.measured.reference.build = row.build.clone();
     of_row.record = of_row.record.judged();
     let mut of_others = of_row.clone();

@@ -102,8 +102,8 @@ fn gpus_never_share_a_table() {
     assert_eq!(names, [folder.name, second.name]);
 }
 
-/// A later run that measured less does not take the earlier one's engines out of the table; one that
-/// measured as much does.
+/// A later run that measured less does not take the engines of the earlier one out of the table;
+/// one that measured as much does.
 #[test]
 fn the_table_is_of_the_fullest_run() {
     let results = tempfile::tempdir().unwrap();

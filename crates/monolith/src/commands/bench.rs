@@ -40,7 +40,7 @@ pub fn run(args: &BenchArgs) -> Result<(), Exit> {
     let progress = Progress::new("bench");
     progress.doing("looking for the gate");
     let gate = gate(args, &subject, folder.as_ref())?;
-    let options = options(args, setup.options.gpu().is_some());
+    let options = options(args);
     let mut tell = |what: &str| progress.doing(what);
     let measured = bench::run(&mut subject, &options, gate.as_ref(), &mut tell);
     let (mut rows, left_out) = measured.map_err(exit_of)?;
@@ -134,7 +134,7 @@ fn add_energy(
     Ok(())
 }
 
-fn options(args: &BenchArgs, on_gpu: bool) -> BenchOptions {
+fn options(args: &BenchArgs) -> BenchOptions {
     let all = |lists: &[Vec<usize>]| lists.concat();
     BenchOptions {
         runs: args.runs,
@@ -143,8 +143,6 @@ fn options(args: &BenchArgs, on_gpu: bool) -> BenchOptions {
         prompt_lengths: all(&args.prompt_lengths),
         prompts: !args.no_prompts,
         warm_up: !args.no_warmup,
-        // The whole step is one kernel.
-        launches_per_token: on_gpu.then_some(1.0),
         calibration: calibration(&args.roofline),
     }
 }

@@ -10,7 +10,7 @@ use crate::progress::Progress;
 use crate::source::{self, Model};
 use crate::text_out::{put, say};
 use monolith_engine::Engine;
-use monolith_harness::identity::{Subject, tensors_sha256};
+use monolith_harness::identity::tensors_sha256;
 use monolith_harness::prompts::prompt_ids;
 use monolith_harness::quality::{
     self, Agreement, ControlFile, Job, Numbers, Outcome, Pair, QualityOptions, QualityRecord,
@@ -18,6 +18,7 @@ use monolith_harness::quality::{
 };
 use monolith_harness::report::write_readme;
 use monolith_harness::runs::RunFolder;
+use monolith_harness::subject::Ours;
 use monolith_model::Config;
 use monolith_pack::{Formats, Pack};
 use std::io::IsTerminal;
@@ -107,14 +108,14 @@ fn finish(folder: &RunFolder, outcome: &Outcome) -> Result<(), Exit> {
 /// An engine and its description in the record.
 struct Side {
     engine: Box<dyn Engine>,
-    subject: Subject,
+    subject: Ours,
 }
 
 impl Side {
     fn load(options: &Options, pack: &Arc<Pack>, room: usize, setup: &Setup) -> Result<Side, Exit> {
         let engine = options.load_first(pack.clone(), Some(room)).map_err(engine::exit_of)?;
         let run_id = &setup.environment.run_id;
-        let subject = Subject::of(engine.info(), pack, run_id).map_err(exit_of)?;
+        let subject = Ours::of(engine.info(), pack, run_id).map_err(exit_of)?;
         Ok(Side { engine, subject })
     }
 }
