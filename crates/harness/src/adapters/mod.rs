@@ -23,8 +23,8 @@ pub struct Description {
 /// A contender's answer to a prompt.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Answer {
-    /// The greedy tokens that were timed. The first of them follows the token that the prompt gives,
-    /// which is neither timed nor listed.
+    /// The greedy tokens that were timed. The first one follows the token that the prompt gives;
+    /// that token is neither timed nor listed.
     pub tokens: Vec<u32>,
     /// Seconds of all these tokens together.
     pub seconds: f64,
