@@ -40,7 +40,17 @@ pub struct EngineInfo {
     /// How many greedy steps to request at once ([`Engine::decode_until`]): a GPU is faster when
     /// it need not wait for the host after each step.
     pub steps_ahead: usize,
+    /// Kernel launches of a step. `None`: the engine launches no kernel.
+    pub launches_per_token: Option<u32>,
+    /// Name of the clock that [`Decoded::seconds`] is read from.
+    pub clock: &'static str,
+    /// Whether the engine runs models of any shape. A GPU's kernel needs dimensions that its tiles
+    /// divide.
+    pub any_shape: bool,
 }
+
+/// [`EngineInfo::clock`] of an engine that the host times.
+pub const HOST_CLOCK: &str = "monotonic clock";
 
 /// The result of [`Engine::decode`].
 #[derive(Clone, Debug, PartialEq)]

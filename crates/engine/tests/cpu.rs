@@ -2,7 +2,8 @@
 
 mod common;
 
-use common::{assert_agrees, decode, intermediates, pack, pack_as, random, random_codes};
+use common::promises::{self, TOLERANCE};
+use common::{decode, intermediates, pack, pack_as, random, random_codes};
 
 use monolith_abi::dump::{NO_BLOCK, Stamp};
 use monolith_abi::{EventKind, Phase};
@@ -14,11 +15,6 @@ use monolith_reference::{KvFormat, Reference, Stop, first_difference};
 use proptest::prelude::*;
 use std::ops::ControlFlow;
 use std::time::Duration;
-
-/// How far an engine's value may be from the reference's, as a share of the largest value of the
-/// same phase and position. Both work in f32 and differ only in the order of their sums; the
-/// bf16 cache can turn such a difference into one of half a bf16 ulp of a key (2^-9).
-const TOLERANCE: f32 = 2e-3;
 
 fn config() -> Config {
     Config {
@@ -50,21 +46,8 @@ fn every_phase_agrees_with_the_reference() {
         for threads in [1, 2, 5] {
             for simd in Simd::available() {
                 let mut engine = load(&weights, &CpuOptions { simd, ..options(threads) });
-                let mut reference = Reference::new(&weights, KvFormat::Bf16);
-                let stop = Stop { layers: config.layers, after: Phase::LmHead };
-                let mut token = 3;
-                for position in 0..40 {
-                    let wanted = reference.trace(&[token], stop).expect("the reference runs");
-                    let next = engine.step(token, position).expect("the step runs");
-                    let seen = intermediates(&engine);
-                    let difference = first_difference(&wanted, &seen, TOLERANCE);
-                    assert_eq!(difference, None, "{simd:?} x {threads}, position {position}");
-                    let outputs = reference.extend(&[token]).expect("the reference runs");
-                    let logits = outputs.logits.row(0);
-                    let best = logits[outputs.greedy[0] as usize];
-                    assert!(logits[next as usize] >= best - TOLERANCE * best.abs());
-                    token = (token * 31 + 17) % config.vocab as u32;
-                }
+                let place = format!("{simd:?} x {threads}, tied {tied}");
+                promises::phases_and_tokens_agree(&mut engine, &weights, 40, &place);
             }
         }
     }
@@ -110,16 +93,14 @@ fn the_bits_depend_on_neither_threads_nor_registers_nor_delays() {
     let fused = |level: &Simd| *level != Simd::Scalar;
     for formats in Formats::NAMED {
         let pack = pack_as(&random_codes(&config(), 11), formats);
-        let mut base = None;
-        for simd in Simd::available().into_iter().filter(fused) {
-            for threads in [1, 2, 3, 4, 9, 30] {
-                let options = CpuOptions { simd, ..options(threads) };
-                let mut engine = CpuEngine::load(pack.clone(), &options).expect("loads");
-                let decoded = decode(&mut engine, 60);
-                let place = format!("{}, {simd:?} x {threads}", formats.name());
-                assert_eq!(base.get_or_insert_with(|| decoded.clone()), &decoded, "{place}");
-            }
-        }
+        let levels = Simd::available().into_iter().filter(fused);
+        let ways = levels.flat_map(|simd| [1, 2, 3, 4, 9, 30].map(|threads| (simd, threads)));
+        let engines = ways.map(|(simd, threads)| {
+            let options = CpuOptions { simd, ..options(threads) };
+            let engine = CpuEngine::load(pack.clone(), &options).expect("loads");
+            (format!("{}, {simd:?} x {threads}", formats.name()), engine)
+        });
+        promises::the_bits_are_the_same(60, engines);
     }
     let base = decode(&mut load(&weights, &options(1)), 25);
     for seed in 0..4 {
@@ -129,50 +110,44 @@ fn the_bits_depend_on_neither_threads_nor_registers_nor_delays() {
 }
 
 #[test]
-fn the_argmax_reaches_every_row_and_the_first_of_equals_wins() {
-    let config = Config { tied: false, ..config() };
-    let silent = random(&config, 5);
-    let zero_head = |weights: &mut MemoryWeights| {
-        for row in 0..config.vocab {
-            for col in 0..config.hidden {
-                weights.set(Tensor::LmHead, row, col, 0.0);
-            }
-        }
-    };
-    let mut weights = silent;
-    zero_head(&mut weights);
-    // With a positive first element after the final norm, a row with only that column set wins.
-    let mut engine = load(&weights, &options(1));
-    engine.step(1, 0).expect("the step runs");
-    let residual = engine.intermediate(config.layers - 1, Phase::Down).expect("a step was run");
-    let sign = residual[0].signum();
-    for row in 0..config.vocab {
-        let mut changed = weights.clone();
-        changed.set(Tensor::LmHead, row, 0, sign);
-        let twin = (row + 7).min(config.vocab - 1);
-        changed.set(Tensor::LmHead, twin, 0, sign);
-        let threads = 1 + row % 4;
-        let next = load(&changed, &options(threads)).step(1, 0).expect("the step runs");
-        assert_eq!(next as usize, row, "with {threads} threads and a twin at {twin}");
+fn the_argmax_reaches_every_row() {
+    for threads in 1..=4 {
+        let config = Config { vocab: 1013, ..config() };
+        promises::every_row_can_win(&config, |weights| load(weights, &options(threads)));
     }
-    // All logits equal: the very first row.
+}
+
+#[test]
+fn the_first_of_equal_rows_wins() {
+    for threads in 1..=4 {
+        let config = Config { vocab: 301, ..config() };
+        let distances = [1, 7, 8, 16, 128, 150];
+        promises::the_first_of_equal_rows_wins(&config, &distances, |weights| {
+            load(weights, &options(threads))
+        });
+    }
+}
+
+#[test]
+fn of_all_rows_equal_the_very_first_wins() {
+    let config = Config { tied: false, ..config() };
+    let mut weights = random(&config, 5);
+    for (row, col) in (0..config.vocab).flat_map(|row| (0..config.hidden).map(move |c| (row, c))) {
+        weights.set(Tensor::LmHead, row, col, 0.0);
+    }
     assert_eq!(load(&weights, &options(3)).step(1, 0).expect("the step runs"), 0);
 }
 
 #[test]
+fn a_decode_is_its_steps_and_a_prefill_too() {
+    let mut engine = load(&random(&config(), 13), &options(2));
+    promises::a_decode_is_its_steps_and_a_prefill_too(&mut engine);
+}
+
+#[test]
 fn going_back_gives_the_same_as_never_having_gone_on() {
-    let weights = random(&config(), 13);
-    let mut engine = load(&weights, &options(2));
-    let tokens = [5, 9, 100, 7, 3, 3];
-    let first: Vec<u32> =
-        tokens.iter().enumerate().map(|(p, &t)| engine.step(t, p).expect("runs")).collect();
-    for (position, token) in [150, 151, 152].into_iter().enumerate() {
-        engine.step(token, 2 + position).expect("runs");
-    }
-    for position in 2..tokens.len() {
-        assert_eq!(engine.step(tokens[position], position).expect("runs"), first[position]);
-    }
-    assert_eq!(engine.cached(), tokens.len());
+    let mut engine = load(&random(&config(), 13), &options(2));
+    promises::going_back_gives_the_same_as_never_having_gone_on(&mut engine);
 }
 
 /// All keys and values, by what the next steps make of them, and the logits of the last.
@@ -262,16 +237,14 @@ fn end_at(count: usize, end: usize) -> ControlFlow<()> {
 
 #[test]
 fn no_step_runs_after_a_stop_token() {
-    let weights = random(&config(), 47);
-    let mut engine = load(&weights, &options(2));
-    let all = engine.decode(1, 0, 60).expect("runs").tokens;
-    assert_eq!((all.len(), engine.cached()), (60, 60));
-    for stop in [vec![all[30]], vec![202, all[0]], vec![all[59], all[10]], vec![]] {
-        let end = all.iter().position(|token| stop.contains(token)).map_or(60, |last| last + 1);
-        let decoded = engine.decode_until(1, 0, 60, &stop).expect("runs");
-        assert_eq!(decoded.tokens, all[..end], "{stop:?}");
-        assert_eq!(engine.cached(), end, "{stop:?}");
-    }
+    let mut engine = load(&random(&config(), 47), &options(2));
+    promises::no_step_runs_after_a_stop_token(&mut engine);
+}
+
+#[test]
+fn what_cannot_be_run_is_refused() {
+    let options = CpuOptions { context: Some(5), ..options(2) };
+    promises::what_cannot_be_run_is_refused(&mut load(&random(&config(), 17), &options));
 }
 
 #[test]
@@ -284,8 +257,6 @@ fn the_context_is_what_was_asked_for_and_is_checked() {
     }
     let refused = engine.step(1, 5).expect_err("beyond the context");
     assert!(matches!(refused, EngineError::Context { position: 5, context: 5 }), "{refused}");
-    let refused = engine.step(203, 0).expect_err("beyond the vocabulary");
-    assert!(refused.to_string().contains("token 203"), "{refused}");
     engine.step(1, 0).expect("a refused step harms nothing");
     let refused = engine.step(1, 3).expect_err("a gap");
     assert!(matches!(refused, EngineError::Gap { position: 3, cached: 1 }), "{refused}");
@@ -323,28 +294,19 @@ fn damaged_weights_are_an_error_and_not_a_token() {
         (Tensor::Layer(2, LayerTensor::KNorm), f32::NAN),
         (Tensor::Layer(2, LayerTensor::GateProj), f32::NAN),
     ] {
-        let mut weights = random(&config(), 23);
-        weights.set(tensor, 0, 0, value);
         for threads in [1, 3] {
-            let error = load(&weights, &options(threads)).step(1, 0).expect_err("NaN logits");
-            assert!(matches!(error, EngineError::NotANumber), "{error}");
+            promises::damage_is_an_error(random(&config(), 23), (tensor, value), |weights| {
+                load(weights, &options(threads))
+            });
         }
     }
 }
 
 #[test]
 fn every_format_agrees_with_the_reference() {
-    for tied in [true, false] {
-        let config = Config { tied, ..config() };
-        let weights = random_codes(&config, 43);
-        for formats in Formats::NAMED {
-            let pack = pack_as(&weights, formats);
-            let mut engine = CpuEngine::load(pack, &options(3)).expect("loads");
-            assert!(engine.info().variant.starts_with(formats.name()));
-            let place = format!("{}, tied {tied}", formats.name());
-            assert_agrees(&mut engine, &weights, &[TOLERANCE; 20], &place);
-        }
-    }
+    promises::every_format_agrees(&config(), &[TOLERANCE; 20], |pack| {
+        CpuEngine::load(pack, &options(3)).expect("loads")
+    });
 }
 
 #[test]

@@ -7,7 +7,8 @@ mod common;
 #[path = "cuda/poison.rs"]
 mod poison;
 
-use common::{assert_agrees, decode, intermediates, pack, pack_as, random, random_codes};
+use common::promises::{self, TOLERANCE, echo};
+use common::{decode, intermediates, pack, pack_as, random, random_codes};
 use libtest_mimic::{Arguments, Trial};
 use monolith_abi::dump::{Dump, NO_BLOCK, NO_LAYER, Stamp};
 use monolith_abi::kernel::{EOS_MAX, INJECTED_NO_LOAD, INJECTED_NO_POST, INJECTED_NO_RELEASE};
@@ -15,17 +16,13 @@ use monolith_abi::{EventKind, Phase, Role, WaitKind, WeightFormat};
 use monolith_engine::cuda::{Injected, usable};
 use monolith_engine::{CudaEngine, CudaOptions, Engine, EngineError};
 use monolith_kernels::Variant;
-use monolith_model::{Config, LayerTensor, MemoryWeights, Tensor, Weights, synth};
+use monolith_model::{Config, MemoryWeights, Tensor, synth};
 use monolith_pack::Formats;
 use monolith_reference::{KvFormat, Reference, Stop, first_difference};
 use poison::Poison;
 use std::time::{Duration, Instant};
 
-/// How far a value may be from the reference's, as a share of the largest value of the same phase
-/// and position: as for the CPU engine, fp32 activations and sums in another order.
-const TOLERANCE: f32 = 2e-3;
-
-/// The same where bf16 keys and values of the cache may have rounded the other way.
+/// [`TOLERANCE`], where bf16 keys and values of the cache may have rounded the other way.
 const ROUNDED_OTHERWISE: f32 = 1e-2;
 
 /// The smallest shape that the kernel runs: everything a multiple of 256, heads of 128.
@@ -52,6 +49,8 @@ fn main() {
         shared_memory_that_nobody_wrote_changes_nothing
         engines_that_take_turns_do_not_disturb_each_other
         a_decode_is_its_steps_and_a_prefill_too
+        going_back_gives_the_same_as_never_having_gone_on
+        no_step_runs_after_a_stop_token
         a_stop_token_ends_a_decode_on_the_device
         the_argmax_reaches_every_row
         the_first_of_equal_rows_wins
@@ -95,38 +94,18 @@ fn every_phase_agrees_with_the_reference() {
         let config = Config { tied, ..config() };
         let weights = random(&config, 7);
         let mut engine = load(&weights, &CudaOptions::default());
-        let mut reference = Reference::new(&weights, KvFormat::Bf16);
-        let stop = Stop { layers: config.layers, after: Phase::LmHead };
-        let mut token = 3;
         // Past the first chunk of positions, where attention is split.
-        for position in 0..300 {
-            let wanted = reference.trace(&[token], stop).expect("the reference runs");
-            let next = engine.step(token, position).expect("the step runs");
-            let seen = intermediates(&engine);
-            let difference = first_difference(&wanted, &seen, TOLERANCE);
-            assert_eq!(difference, None, "tied {tied}, position {position}");
-            let outputs = reference.extend(&[token]).expect("the reference runs");
-            let logits = outputs.logits.row(0);
-            let best = logits[outputs.greedy[0] as usize];
-            assert!(logits[next as usize] >= best - TOLERANCE * best.abs());
-            token = (token * 31 + 17) % config.vocab as u32;
-        }
+        let place = format!("tied {tied}");
+        promises::phases_and_tokens_agree(&mut engine, &weights, 300, &place);
     }
 }
 
 fn every_format_agrees_with_the_reference() {
-    for tied in [true, false] {
-        let config = Config { tied, ..config() };
-        let weights = random_codes(&config, 43);
-        for formats in Formats::NAMED {
-            let mut engine = load_as(&weights, formats, &CudaOptions::default());
-            // A key or value that rounds the other way stays in the cache, and moves what comes
-            // after it.
-            let tolerances = [[TOLERANCE; 20].as_slice(), &[ROUNDED_OTHERWISE; 80]].concat();
-            let place = format!("{}, tied {tied}", formats.name());
-            assert_agrees(&mut engine, &weights, &tolerances, &place);
-        }
-    }
+    // A key or value that rounds the other way stays in the cache, and moves what comes after it.
+    let tolerances = [[TOLERANCE; 20].as_slice(), &[ROUNDED_OTHERWISE; 80]].concat();
+    promises::every_format_agrees(&config(), &tolerances, |pack| {
+        loaded(CudaEngine::load(pack, &CudaOptions::default()))
+    });
 }
 
 fn a_variant_of_another_format_is_refused() {
@@ -166,23 +145,18 @@ fn the_bits_depend_on_neither_blocks_nor_delays_nor_runs() {
 
 fn bits_depend_on_nothing(formats: Formats) {
     let weights = random(&config(), 11);
-    let load = |options: &CudaOptions| load_as(&weights, formats, options);
-    let mut engine = load(&CudaOptions::default());
-    let base = decode(&mut engine, 200);
-    for run in 0..3 {
-        assert_eq!(decode(&mut engine, 200), base, "run {run}");
-    }
-    drop(engine);
-    for blocks in [128, 100, 33, 8, 1] {
+    let plain = [("all blocks".to_owned(), CudaOptions::default())];
+    let blocks = [128, 100, 33, 8, 1].map(|blocks| {
         let options = CudaOptions { blocks: Some(blocks), ..CudaOptions::default() };
-        let mut engine = load(&options);
-        assert_eq!(decode(&mut engine, 200), base, "{blocks} blocks");
-    }
-    for delay_seed in 1..4 {
+        (format!("{blocks} blocks"), options)
+    });
+    let delays = (1..4).map(|delay_seed| {
         let options = CudaOptions { delay_seed, ..CudaOptions::default() };
-        let mut engine = load(&options);
-        assert_eq!(decode(&mut engine, 200), base, "delays by seed {delay_seed}");
-    }
+        (format!("delays by seed {delay_seed}"), options)
+    });
+    let ways = plain.into_iter().chain(blocks).chain(delays);
+    let engines = ways.map(|(place, options)| (place, load_as(&weights, formats, &options)));
+    promises::the_bits_are_the_same(200, engines);
 }
 
 /// Every step finds NaN in all shared memory that it does not write itself, at positions where
@@ -225,36 +199,18 @@ fn engines_that_take_turns_do_not_disturb_each_other() {
 }
 
 fn a_decode_is_its_steps_and_a_prefill_too() {
-    let weights = random(&config(), 13);
-    let mut engine = load(&weights, &CudaOptions::default());
-    let (tokens, _) = decode(&mut engine, 150);
-    let decoded = engine.decode(1, 0, 150).expect("the decode runs");
-    assert_eq!(decoded.tokens, tokens);
-    assert!(decoded.seconds > 0.0);
-    let prompt: Vec<u32> = [&[1], &tokens[..99]].concat();
-    assert_eq!(engine.prefill(&prompt).expect("the prompt fits"), tokens[99]);
-    assert_eq!(engine.decode(tokens[99], 100, 50).expect("runs").tokens, tokens[100..150]);
+    let mut engine = load(&random(&config(), 13), &CudaOptions::default());
+    promises::a_decode_is_its_steps_and_a_prefill_too(&mut engine);
 }
 
-/// A model that answers every token with a token of its own: the residual stream is the
-/// embedding's row, a code of plus and minus ones, and exactly one row of the head has that code.
-fn echo(config: &Config, answer: impl Fn(usize) -> usize) -> MemoryWeights {
-    let code = |token: usize, col: usize| {
-        let mut hash = (token * 65_537 + col) as u64;
-        for _ in 0..3 {
-            hash = (hash ^ (hash >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        }
-        if hash >> 40 & 1 == 0 { 1.0 } else { -1.0 }
-    };
-    let mut asks = vec![0; config.vocab];
-    (0..config.vocab).for_each(|token| asks[answer(token)] = token);
-    MemoryWeights::from_fn(config, |tensor, row, col| match tensor {
-        Tensor::Embedding => code(row, col),
-        Tensor::LmHead => code(asks[row], col),
-        Tensor::Layer(_, LayerTensor::OProj | LayerTensor::DownProj) => 0.0,
-        tensor if tensor.is_norm() => 1.0,
-        _ => 0.01,
-    })
+fn going_back_gives_the_same_as_never_having_gone_on() {
+    let mut engine = load(&random(&config(), 13), &CudaOptions::default());
+    promises::going_back_gives_the_same_as_never_having_gone_on(&mut engine);
+}
+
+fn no_step_runs_after_a_stop_token() {
+    let mut engine = load(&random(&config(), 47), &CudaOptions::default());
+    promises::no_step_runs_after_a_stop_token(&mut engine);
 }
 
 fn a_stop_token_ends_a_decode_on_the_device() {
@@ -294,32 +250,16 @@ fn a_stop_token_ends_a_decode_on_the_device() {
 
 fn the_argmax_reaches_every_row() {
     // Not a multiple of a tile's rows, and more tiles than blocks: batches of every size.
-    let config = Config { tied: false, layers: 1, vocab: 20_011, ..config() };
-    // 12,347 and 20,011 share no factor: every row is some token's answer.
-    let answer = |token: usize| (token * 12_347 + 5) % 20_011;
-    let weights = echo(&config, answer);
-    let mut engine = load(&weights, &CudaOptions::default());
-    for token in 0..config.vocab {
-        let next = engine.step(token as u32, 0).expect("runs");
-        assert_eq!(next as usize, answer(token), "token {token}");
-    }
+    let config = Config { vocab: 20_011, ..config() };
+    promises::every_row_can_win(&config, |weights| load(weights, &CudaOptions::default()));
 }
 
 fn the_first_of_equal_rows_wins() {
-    let config = Config { tied: false, layers: 1, vocab: 3001, ..config() };
-    let base = echo(&config, |token| token);
-    for apart in [1, 7, 8, 16, 128, 1500] {
-        // Every row has a twin `apart` rows on: same code, same logit, to the bit.
-        let first = |row: usize| if row / apart % 2 == 1 { row - apart } else { row };
-        let weights = MemoryWeights::from_fn(&config, |tensor, row, col| match tensor {
-            Tensor::LmHead => base.view(tensor).at(first(row), col).to_f32(),
-            other => base.view(other).at(row, col).to_f32(),
-        });
-        let mut engine = load(&weights, &CudaOptions::default());
-        for token in (0..config.vocab).filter(|&token| first(token) == token) {
-            assert_eq!(engine.step(token as u32, 0).expect("runs") as usize, token);
-        }
-    }
+    let config = Config { vocab: 3001, ..config() };
+    let distances = [1, 7, 8, 16, 128, 1500];
+    promises::the_first_of_equal_rows_wins(&config, &distances, |weights| {
+        load(weights, &CudaOptions::default())
+    });
 }
 
 /// Few blocks, few steps, a long timeout: what compute-sanitizer can watch in a minute.
@@ -522,10 +462,7 @@ fn check_dump(dump: &Dump) {
 fn what_cannot_be_run_is_refused_before_a_launch() {
     let weights = random(&config(), 23);
     let mut engine = load(&weights, &CudaOptions::default());
-    assert!(matches!(engine.step(1003, 0), Err(EngineError::Token { .. })));
-    assert!(matches!(engine.step(1, 1), Err(EngineError::Gap { .. })));
-    assert!(matches!(engine.decode(1, 0, 5000), Err(EngineError::Context { .. })));
-    engine.step(1, 0).expect("a refused step harms nothing");
+    promises::what_cannot_be_run_is_refused(&mut engine);
     for options in [
         CudaOptions { context: Some(0), ..CudaOptions::default() },
         CudaOptions { context: Some(5000), ..CudaOptions::default() },
@@ -537,8 +474,8 @@ fn what_cannot_be_run_is_refused_before_a_launch() {
 }
 
 fn damaged_weights_are_an_error_and_not_a_token() {
-    let mut weights = random(&config(), 29);
-    weights.set(Tensor::FinalNorm, 0, 0, f32::NAN);
-    let mut engine = load(&weights, &CudaOptions::default());
-    assert!(matches!(engine.step(1, 0), Err(EngineError::NotANumber)));
+    let damage = (Tensor::FinalNorm, f32::NAN);
+    promises::damage_is_an_error(random(&config(), 29), damage, |weights| {
+        load(weights, &CudaOptions::default())
+    });
 }

@@ -1,106 +1,14 @@
 //! Hashes that identify what was measured: the build, the weights, the prompts, the run.
 
 use crate::HarnessError;
-use monolith_engine::EngineInfo;
 use monolith_files::hex;
 use monolith_model::Tensor;
 use monolith_pack::{Header, Pack};
 use rayon::prelude::*;
-use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use std::io::Read;
 use std::path::Path;
 use std::sync::OnceLock;
-
-/// The subject of a gate or of a speed: the two must be equal in every field.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Subject {
-    /// `monolith`.
-    pub engine: String,
-    /// Row of the variant table.
-    pub variant: String,
-    /// Name of the weight formats: one, or the layers' and the head's.
-    pub format: String,
-    /// The processor's name, as it reports it.
-    pub gpu: String,
-    /// Blocks (threads) that take part in a step.
-    pub blocks: usize,
-    /// sha256 of the running executable, the kernels' sources included.
-    pub build: String,
-    /// sha256 of the kernels' sources and compile options, by which the cache names a kernel. It
-    /// does not depend on the compiler. `None` on a CPU.
-    pub kernels: Option<String>,
-    /// sha256 of the machine code that was loaded onto the GPU (the cubin). `None` on a CPU, and in
-    /// records before version 2.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub cubin_sha256: Option<String>,
-    /// Version of the NVRTC that compiled the machine code, if known.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub nvrtc: Option<String>,
-    /// Git commit of the build ([`name_commit`]). `None` in records before version 2.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub commit: Option<String>,
-    /// sha256 of the pack's sections ([`weights_sha256`]).
-    pub weights_sha256: String,
-    /// One boot of one GPU ([`run_id`]).
-    pub run_id: String,
-}
-
-impl Subject {
-    /// Returns the subject of this process with this engine and pack.
-    ///
-    /// # Errors
-    /// An executable that cannot be read.
-    pub fn of(info: &EngineInfo, pack: &Pack, run_id: &str) -> Result<Subject, HarnessError> {
-        Ok(Subject {
-            engine: "monolith".into(),
-            variant: info.variant.clone(),
-            format: pack.header().formats.name().into(),
-            gpu: info.device.clone(),
-            blocks: info.blocks,
-            build: build_hash()?,
-            kernels: info.kernels.clone(),
-            cubin_sha256: info.cubin_sha256.clone(),
-            nvrtc: info.nvrtc.clone(),
-            commit: Some(commit().into()),
-            weights_sha256: weights_sha256(pack.header()),
-            run_id: run_id.into(),
-        })
-    }
-}
-
-/// A difference between two subjects: the field's name, and both values.
-pub type Difference = (&'static str, String, String);
-
-impl Subject {
-    /// Returns every difference from the other subject.
-    pub fn differences(&self, other: &Subject) -> Vec<Difference> {
-        let known = |value: &Option<String>| value.clone().unwrap_or("unknown".into());
-        let of = |subject: &Subject| {
-            [
-                ("engine", subject.engine.clone()),
-                ("variant", subject.variant.clone()),
-                ("format", subject.format.clone()),
-                ("GPU", subject.gpu.clone()),
-                ("build", subject.build.clone()),
-                ("commit", known(&subject.commit)),
-                ("weights", subject.weights_sha256.clone()),
-                ("run", subject.run_id.clone()),
-                ("set of kernels", known(&subject.kernels)),
-                ("machine code", known(&subject.cubin_sha256)),
-                ("NVRTC", known(&subject.nvrtc)),
-                ("number of blocks", subject.blocks.to_string()),
-            ]
-        };
-        let pairs = of(self).into_iter().zip(of(other));
-        pairs.filter(|(own, other)| own != other).map(|((n, a), (_, b))| (n, a, b)).collect()
-    }
-
-    /// Returns whether the subject is a GPU's but does not name the machine code.
-    pub fn lacks_machine_code(&self) -> bool {
-        self.kernels.is_some() && self.cubin_sha256.is_none()
-    }
-}
 
 static COMMIT: OnceLock<&str> = OnceLock::new();
 

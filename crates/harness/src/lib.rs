@@ -13,9 +13,21 @@
 //!
 //! A speed is printed only for a build, weights and variant whose gate passed in the same
 //! measuring run: [`gate::refusals`] recomputes that from the gate record's numbers and hashes.
+//!
+//! A module imports only modules above it in this list (`tests/harness/modules.rs` checks it):
+//!
+//! - `files`: reading and writing records; `markdown`: text that may stand in a table
+//! - `identity`: hashes; `subject`: what is measured, ours or foreign
+//! - `environment`, `prompts`, `reference`, `predict`: what a measurement is given
+//! - `adapters`: one form for every engine in a comparison
+//! - `gate`, `bench`, `quality`, `pace`: the measurements, and their records
+//! - `runs`: the folders that keep records
+//! - `report`: tables from records, and a run folder's README
 
+pub mod adapters;
 pub mod bench;
 pub mod environment;
+mod files;
 pub mod gate;
 pub mod identity;
 mod markdown;
@@ -23,9 +35,10 @@ pub mod pace;
 pub mod predict;
 pub mod prompts;
 pub mod quality;
-pub mod record;
 pub mod reference;
 pub mod report;
+pub mod runs;
+pub mod subject;
 
 use monolith_engine::{Engine, EngineError};
 use monolith_pack::Pack;

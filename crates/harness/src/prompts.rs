@@ -1,6 +1,7 @@
 //! The committed prompts as token ids.
 
 use crate::HarnessError;
+use crate::files::write_whole;
 use crate::identity::{ids_sha256, sha256_hex};
 use monolith_text::{ChatOptions, ChatTemplate, EncodePolicy, Error as TextError};
 use monolith_text::{Message, Tokenizer};
@@ -126,7 +127,7 @@ pub fn write_ids(
 ) -> Result<PromptIds, HarnessError> {
     let ids = prompt_ids(prompts_path, model_dir, vocab)?;
     let text = serde_json::to_string(&ids).expect("plain data is JSON") + "\n";
-    crate::record::write_whole(out, &text)?;
+    write_whole(out, &text)?;
     Ok(ids)
 }
 

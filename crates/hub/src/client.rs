@@ -1,19 +1,19 @@
 //! Sends requests: decides where the token goes, which redirects to follow, what a failure means.
 
-use std::time::Duration;
-
-use ureq::http::header::{ACCEPT_ENCODING, AUTHORIZATION, LOCATION, RANGE, RETRY_AFTER};
+use monolith_http::{Origin, asked_pause, origin, redirect_target, server, shown};
+use ureq::http::header::{ACCEPT_ENCODING, AUTHORIZATION, LOCATION, RANGE};
 use ureq::http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
 use ureq::tls::TlsConfig;
 use ureq::{Agent, Body};
 
-use crate::endpoint::{Origin, origin, redirect_target, server, shown};
 use crate::limits::Limits;
-use crate::retry::{Attempts, Failure};
 use crate::{Endpoint, Error, Progress, RepoId, Retry, Settings, Token, TokenUse};
 
 /// Redirects followed for one request.
 const REDIRECTS_MAX: usize = 10;
+
+/// A failed request to a hub, and whether to repeat it.
+pub(crate) type Failure = monolith_http::Failure<Error>;
 
 /// An HTTP client for one hub.
 pub(crate) struct Client {
@@ -79,15 +79,9 @@ impl Client {
     pub fn retrying<T>(
         &self,
         progress: &mut dyn Progress,
-        mut request: impl FnMut() -> Result<T, Failure>,
+        request: impl FnMut() -> Result<T, Failure>,
     ) -> Result<T, Error> {
-        let mut attempts = Attempts::new(self.retry);
-        loop {
-            match request() {
-                Ok(value) => return Ok(value),
-                Err(failure) => pause(&mut attempts, failure, progress)?,
-            }
-        }
+        self.retry.run(|error, pause| progress.retrying(error, pause), request)
     }
 
     /// Requests the contents of `url` from byte `start` on, following redirects. The status is a
@@ -202,7 +196,7 @@ impl Client {
     ) -> Failure {
         let server_failed = || Error::Server { url: shown(url), status: status.as_u16() };
         if status == StatusCode::TOO_MANY_REQUESTS {
-            let wait = asked_pause(headers);
+            let wait = asked_pause(|name| header(headers, name));
             return Failure::Transient { error: Error::RateLimited { retry_after: wait }, wait };
         }
         let code = header(headers, "x-error-code").unwrap_or_default();
@@ -211,7 +205,7 @@ impl Client {
         // which another hub redirects refuses permanently.
         let is_cdn = !self.is_hub(url) && code.is_empty() && subject.file.is_some();
         if may_pass || is_cdn {
-            let wait = asked_pause(headers);
+            let wait = asked_pause(|name| header(headers, name));
             return Failure::Transient { error: server_failed(), wait };
         }
         Failure::Final(match status.as_u16() {
@@ -249,18 +243,6 @@ fn is_downgrade(from: &str, to: &str) -> bool {
     https(from) && !https(to)
 }
 
-/// Waits before another attempt, or gives up with the failure's error.
-pub(crate) fn pause(
-    attempts: &mut Attempts,
-    failure: Failure,
-    progress: &mut dyn Progress,
-) -> Result<(), Error> {
-    let (pause, error) = attempts.pause_after(failure)?;
-    progress.retrying(&error, pause);
-    std::thread::sleep(pause);
-    Ok(())
-}
-
 fn not_found(code: &str, subject: Subject<'_>) -> Error {
     let repo = subject.repo.to_string();
     let revision = subject.revision.to_owned();
@@ -269,17 +251,6 @@ fn not_found(code: &str, subject: Subject<'_>) -> Error {
         ("RepoNotFound", _) | (_, None) => Error::RepoNotFound { repo },
         (_, Some(file)) => Error::FileNotFound { repo, revision, file: file.to_owned() },
     }
-}
-
-/// Returns the pause that a server requests, in `Retry-After` (seconds) or, as the hub does, in the
-/// `t` of `RateLimit`. A date in `Retry-After` is ignored.
-fn asked_pause(headers: &HeaderMap) -> Option<Duration> {
-    let after = || header(headers, RETRY_AFTER.as_str())?.trim().parse().ok();
-    let reset = || {
-        let fields = header(headers, "ratelimit")?.split(';');
-        fields.filter_map(|field| field.trim().strip_prefix("t=")?.parse().ok()).next()
-    };
-    after().or_else(reset).map(Duration::from_secs)
 }
 
 pub(crate) fn header<'h>(headers: &'h HeaderMap, name: &str) -> Option<&'h str> {
@@ -319,24 +290,4 @@ fn unanswered(url: &str, error: &ureq::Error) -> Failure {
         format!("its certificate is not good: {bad}")
     };
     Error::Certificate { url: shown(url), reason, unknown_authority }.into()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn pauses_are_read_from_either_header() {
-        let pause = |name: &'static str, value: &'static str| {
-            let headers = HeaderMap::from_iter([(
-                ureq::http::HeaderName::from_static(name),
-                HeaderValue::from_static(value),
-            )]);
-            asked_pause(&headers).map(|pause| pause.as_secs())
-        };
-        assert_eq!(pause("retry-after", " 7"), Some(7));
-        assert_eq!(pause("retry-after", "Wed, 21 Oct 2026 07:28:00 GMT"), None);
-        assert_eq!(pause("ratelimit", "\"api\";r=0;t=55"), Some(55));
-        assert_eq!(pause("ratelimit", "nonsense"), None);
-    }
 }

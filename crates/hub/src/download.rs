@@ -4,17 +4,16 @@ use std::fs::{self, File};
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
+use monolith_http::{Attempts, shown};
 use ureq::Body;
 use ureq::http::header::CONTENT_RANGE;
 use ureq::http::{Response, StatusCode};
 
 use crate::cache::{Cache, create_dir, disk};
 use crate::checksum::Hasher;
-use crate::client::{Client, Subject, broken, header, pause};
-use crate::endpoint::shown;
+use crate::client::{Client, Failure, Subject, broken, header};
 use crate::limits::Pace;
 use crate::remote::RemoteFile;
-use crate::retry::{Attempts, Failure};
 use crate::{Error, Progress};
 
 /// Bytes that are read and written at once.
@@ -77,7 +76,7 @@ fn receive_all(
             attempts.reset();
             furthest = partial.len;
         }
-        pause(&mut attempts, failure, progress)?;
+        attempts.pause(failure, |error, pause| progress.retrying(error, pause))?;
     }
     Ok(())
 }

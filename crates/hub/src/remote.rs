@@ -2,16 +2,15 @@
 
 use std::io::Read;
 
+use monolith_http::{percent_encoded, shown};
 use serde::Deserialize;
 use ureq::http::HeaderMap;
 use ureq::http::header::{CONTENT_ENCODING, CONTENT_LENGTH, ETAG};
 
 use crate::checksum::Checksum;
-use crate::client::{Client, Head, Subject, bad_reply, broken, header};
-use crate::endpoint::{percent_encoded, shown};
+use crate::client::{Client, Failure, Head, Subject, bad_reply, broken, header};
 use crate::limits::Pace;
 use crate::name::is_commit;
-use crate::retry::Failure;
 use crate::{Error, Missing, Progress, RepoId, Revision};
 
 /// Longest listing that is read; the hub's longest are a few megabytes.

@@ -9,7 +9,7 @@ use comfy_table::{Table, presets::NOTHING};
 use monolith_engine::{EngineError, cpu};
 use monolith_harness::HarnessError;
 use monolith_harness::environment::{Environment, Probe, Target};
-use monolith_harness::record::{Index, RunFolder};
+use monolith_harness::runs::{Index, RunFolder};
 use std::io::ErrorKind;
 use std::path::Path;
 

@@ -16,7 +16,7 @@ mod team;
 
 pub use team::Injected;
 
-use crate::{Engine, EngineError, EngineInfo};
+use crate::{Engine, EngineError, EngineInfo, HOST_CLOCK};
 use monolith_abi::EventKind;
 use monolith_abi::Phase;
 use monolith_abi::dump::{Dump, NO_BLOCK, NO_LAYER};
@@ -103,6 +103,9 @@ impl CpuEngine {
                 cubin_sha256: None,
                 nvrtc: None,
                 steps_ahead: 1,
+                launches_per_token: None,
+                clock: HOST_CLOCK,
+                any_shape: true,
             },
             own: State::new(&shared, 0),
             others: Vec::new(),

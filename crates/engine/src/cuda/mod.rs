@@ -154,6 +154,7 @@ impl CudaEngine {
         let mut args = params::args(&pack, options, context)?;
         buffers.point(&stream, &mut args);
         args.fault = fault.device_address();
+        let launch = launch::strategy(variant.launch, gpu.kernel, &gpu.step, blocks);
         Ok(CudaEngine {
             info: EngineInfo {
                 engine: "cuda",
@@ -165,8 +166,11 @@ impl CudaEngine {
                 cubin_sha256: Some(gpu.cubin_sha256),
                 nvrtc: gpu.nvrtc,
                 steps_ahead: 16,
+                launches_per_token: Some(launch.launches_per_step()),
+                clock: "CUDA events",
+                any_shape: false,
             },
-            launch: launch::strategy(variant.launch, gpu.kernel, &gpu.step, blocks),
+            launch,
             stream,
             pack,
             args,

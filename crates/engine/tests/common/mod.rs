@@ -2,11 +2,13 @@
 
 #![allow(dead_code, reason = "each test file uses its part")]
 
+pub mod promises;
+
 use monolith_abi::Phase;
 use monolith_engine::Engine;
-use monolith_model::{Config, MemoryWeights, Weights};
+use monolith_model::{Config, MemoryWeights};
 use monolith_pack::{Formats, Pack, Source, pack_to_bytes, pack_to_bytes_as};
-use monolith_reference::{Intermediates, KvFormat, Place, Reference, Stop, first_difference};
+use monolith_reference::{Intermediates, Place};
 use std::sync::Arc;
 
 /// Random weights: norms between 0.5 and 1.5, the rest such that no phase dies out.
@@ -71,28 +73,6 @@ pub fn intermediates(engine: &dyn Engine) -> Intermediates {
     engine.logits(&mut logits);
     seen.insert(Place::LM_HEAD, 1, logits);
     seen
-}
-
-/// Steps the engine from position 0, one position for each of `tolerances`, and asserts after
-/// each step that every phase agrees with the reference within that tolerance.
-pub fn assert_agrees(
-    engine: &mut dyn Engine,
-    weights: &MemoryWeights,
-    tolerances: &[f32],
-    place: &str,
-) {
-    let config = weights.config();
-    let mut reference = Reference::new(weights, KvFormat::Bf16);
-    let stop = Stop { layers: config.layers, after: Phase::LmHead };
-    let mut token = 3;
-    for (position, &tolerance) in tolerances.iter().enumerate() {
-        let wanted = reference.trace(&[token], stop).expect("the reference runs");
-        reference.advance(&[token]).expect("the reference runs");
-        engine.step(token, position).expect("the step runs");
-        let difference = first_difference(&wanted, &intermediates(engine), tolerance);
-        assert_eq!(difference, None, "{place}, position {position}");
-        token = (token * 31 + 17) % config.vocab as u32;
-    }
 }
 
 /// Greedy tokens and all logits' bits of a decode from token 1.

@@ -9,9 +9,9 @@ use monolith_harness::gate::GateRecord;
 use monolith_harness::identity::ids_sha256;
 use monolith_harness::prompts::{PromptIds, read_prompts};
 use monolith_harness::quality::{ControlFile, QualityRecord, Wanted};
-use monolith_harness::record::RunFolder;
 use monolith_harness::reference::Reference;
 use monolith_harness::report;
+use monolith_harness::runs::RunFolder;
 use serde_json::{Value, json};
 
 pub const PARSERS: &[Parser] = &[

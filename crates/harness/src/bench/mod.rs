@@ -14,14 +14,16 @@ pub use output::{Output, rendered};
 pub(crate) use row::median;
 pub use row::{Facts, PassedGate, Roofline, Row, SCHEMA_VERSION, Test, row};
 
+use crate::adapters::{Contender, Description, Monolith};
 use crate::environment::{Energy, Environment, Probe, Telemetry};
 use crate::gate::{self, GateRecord};
-use crate::identity::{Subject, file_sha256};
+use crate::identity::file_sha256;
 use crate::predict::{Calibration, Prediction};
 use crate::prompts::PromptIds;
+use crate::subject::Ours;
 use crate::{HarnessError, Progress, fill};
 use measure::{Measured, measure};
-use monolith_engine::Engine;
+use monolith_engine::{Engine, HOST_CLOCK};
 use monolith_pack::Pack;
 use std::path::Path;
 use std::time::Instant;
@@ -41,8 +43,6 @@ pub struct BenchOptions {
     pub prompts: bool,
     /// Whether each test begins with an untimed run.
     pub warm_up: bool,
-    /// Kernel launches per token; `None` for a CPU.
-    pub launches_per_token: Option<f64>,
     /// Numbers for prediction and roofline.
     pub calibration: Option<Calibration>,
 }
@@ -56,7 +56,6 @@ impl Default for BenchOptions {
             prompt_lengths: Vec::new(),
             prompts: true,
             warm_up: true,
-            launches_per_token: None,
             calibration: None,
         }
     }
@@ -86,8 +85,14 @@ pub struct Gate {
 
 impl Bench<'_> {
     /// What this process measures.
-    fn subject(&self) -> Result<Subject, HarnessError> {
-        Subject::of(self.engine.info(), self.pack, &self.environment.run_id)
+    fn subject(&self) -> Result<Ours, HarnessError> {
+        Ours::of(self.engine.info(), self.pack, &self.environment.run_id)
+    }
+
+    /// The engine as a contender.
+    fn contender(&mut self) -> Monolith<'_> {
+        let run_id = &self.environment.run_id;
+        Monolith { engine: &mut *self.engine, pack: self.pack, run_id }
     }
 
     /// Finds the gate of this measurement in a run's folder.
@@ -113,14 +118,13 @@ pub fn run(
     gate: Option<&Gate>,
     progress: &mut Progress,
 ) -> Result<(Vec<Row>, Vec<String>), HarnessError> {
-    let subject = bench.subject()?;
-    let context = bench.engine.info().context;
-    let gated = gate.map_or(context, |gate| gate.record.checks.context.context);
-    let (tests, left_out) = tests(bench.prompts, options, context.min(gated));
+    let about = bench.contender().describe()?;
+    let gated = gate.map_or(about.context, |gate| gate.record.checks.context.context);
+    let (tests, left_out) = tests(bench.prompts, options, about.context.min(gated));
     let mut rows = Vec::new();
     for test in tests {
         let measured = measure(bench, test, options, progress)?;
-        rows.push(row_of(bench, &subject, options, gate, test, &measured));
+        rows.push(row_of(bench, &about, options, gate, test, &measured));
     }
     Ok((rows, left_out))
 }
@@ -128,7 +132,7 @@ pub fn run(
 /// Returns the row of one measured test.
 fn row_of(
     bench: &Bench,
-    subject: &Subject,
+    about: &Description,
     options: &BenchOptions,
     gate: Option<&Gate>,
     test: Test,
@@ -140,12 +144,12 @@ fn row_of(
     let prediction = position.zip(options.calibration.as_ref());
     let kv = |position| header.kv_bytes_per_position as f64 * position;
     row(&Facts {
-        subject,
+        subject: about.subject.ours().expect("the bench measures an engine of ours"),
         model: &header.source.model,
         environment: bench.environment,
         test,
         seconds: &measured.seconds,
-        launches_per_token: options.launches_per_token,
+        launches_per_token: about.launches_per_token.map(f64::from),
         bytes_per_token: position.map(|position| header.bytes_per_token as f64 + kv(position)),
         prediction: prediction
             .map(|(position, numbers)| Prediction::of(header, layers, position, numbers)),
@@ -156,8 +160,8 @@ fn row_of(
         }),
         prompt_ids_sha256: &bench.prompts.ids_sha256(),
         tokens_sha256: &measured.tokens_sha256,
-        context: bench.engine.info().context,
-        clock: clock(bench.engine, test),
+        context: about.context,
+        clock: clock(about, test),
         telemetry: Telemetry::of(&measured.samples),
     })
 }
@@ -224,12 +228,11 @@ fn tests(prompts: &PromptIds, options: &BenchOptions, room: usize) -> (Vec<Test>
     (fit, rest.iter().map(name).collect())
 }
 
-/// Names the clock that measured the seconds.
-fn clock(engine: &dyn Engine, test: Test) -> &'static str {
+/// Names the clock that measured the seconds: a prompt is timed by the host.
+fn clock(about: &Description, test: Test) -> &'static str {
     match test {
-        Test::Prompt { .. } => "monotonic clock",
-        _ if engine.info().engine == "cuda" => "CUDA events",
-        _ => "monotonic clock",
+        Test::Prompt { .. } => HOST_CLOCK,
+        Test::Prompts { .. } | Test::Depth { .. } => about.clock,
     }
 }
 

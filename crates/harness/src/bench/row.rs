@@ -2,9 +2,9 @@
 
 use crate::environment::{Energy, Environment, Telemetry};
 use crate::gate::Rule;
-use crate::identity::Subject;
 use crate::predict::Prediction;
 use crate::prompts::PromptIds;
+use crate::subject::{Ours, Subject};
 use serde::{Deserialize, Serialize};
 
 /// Version of the row's layout.
@@ -240,7 +240,7 @@ pub struct PassedGate<'a> {
 #[derive(Clone, Debug)]
 pub struct Facts<'a> {
     /// What was measured.
-    pub subject: &'a Subject,
+    pub subject: &'a Ours,
     /// The model's name.
     pub model: &'a str,
     /// Where.
@@ -361,7 +361,7 @@ fn scope(test: Test, launches_per_token: Option<f64>) -> String {
 impl Row {
     /// Returns the row's subject, as the row states it.
     pub fn subject(&self) -> Subject {
-        Subject {
+        Subject::of_fields(Ours {
             engine: self.engine.clone(),
             variant: self.variant.clone(),
             format: self.format.clone(),
@@ -374,7 +374,7 @@ impl Row {
             commit: self.commit.clone(),
             weights_sha256: self.weights_sha256.clone(),
             run_id: self.run_id.clone(),
-        }
+        })
     }
 }
 

@@ -15,8 +15,10 @@ pub use checks::{
 pub use planted::{planted_next, planted_pack, planted_weights};
 pub use run::{GateOptions, run};
 
-use crate::identity::{Subject, sha256_hex, short};
+use crate::files::{is_plain, read_file, write_whole};
+use crate::identity::{sha256_hex, short};
 use crate::reference::{ErrorStats, OwnDivergences, Reference, Summary};
+use crate::subject::Ours;
 use crate::{HarnessError, now};
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
@@ -67,7 +69,7 @@ pub struct GateRecord {
     /// When the gate ended, UTC.
     pub date: String,
     /// The checked engine, build and weights.
-    pub subject: Subject,
+    pub subject: Ours,
     /// Hash of the prompts' ids.
     pub prompt_ids_sha256: String,
     /// The reference.
@@ -80,7 +82,7 @@ pub struct GateRecord {
 
 impl GateRecord {
     /// Returns the record of finished checks.
-    pub fn new(subject: Subject, reference: &Reference, checks: Checks) -> GateRecord {
+    pub fn new(subject: Ours, reference: &Reference, checks: Checks) -> GateRecord {
         let summary = &reference.summary;
         let reference = ReferenceId {
             sha256: reference.sha256.clone(),
@@ -125,7 +127,7 @@ impl GateRecord {
     pub fn write(&self, folder: &Path) -> Result<PathBuf, HarnessError> {
         let path = folder.join(self.file_name());
         let text = serde_json::to_string_pretty(self).expect("a record is JSON") + "\n";
-        crate::record::write_whole(&path, &text)?;
+        write_whole(&path, &text)?;
         Ok(path)
     }
 
@@ -135,28 +137,27 @@ impl GateRecord {
     /// A file that is missing or is no record.
     pub fn read(path: &Path) -> Result<GateRecord, HarnessError> {
         let missing = || HarnessError::io(path)(std::io::ErrorKind::NotFound.into());
-        let text = crate::record::read_file(path)?.ok_or_else(missing)?;
+        let text = read_file(path)?.ok_or_else(missing)?;
         serde_json::from_slice(&text).map_err(|error| HarnessError::file(path, error))
     }
 }
 
 /// Returns the file name of a record, made of the variant (hashed if its name is not plain) and the
 /// weights. A run may gate several models, and each keeps its record.
-pub fn file_name(subject: &Subject) -> String {
+pub fn file_name(subject: &Ours) -> String {
     let variant = plain_name(&subject.variant);
     format!("gate-{variant}-{}.json", short(&subject.weights_sha256))
 }
 
 /// Returns the name if it is plain, otherwise its hash.
 pub(crate) fn plain_name(name: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
-    if name.chars().all(plain) { name.to_owned() } else { short(name) }
+    if is_plain(name) { name.to_owned() } else { short(name) }
 }
 
 /// Returns why the record does not allow a speed of `subject`; empty if it does.
 ///
 /// `prompt_ids_sha256` is the hash of the measured prompts.
-pub fn refusals(record: &GateRecord, subject: &Subject, prompt_ids_sha256: &str) -> Vec<String> {
+pub fn refusals(record: &GateRecord, subject: &Ours, prompt_ids_sha256: &str) -> Vec<String> {
     let mut reasons = record.checks.failures(&record.reference);
     let versions = SCHEMA_VERSION_OLDEST..=SCHEMA_VERSION;
     if !versions.contains(&record.schema_version) {
@@ -220,7 +221,7 @@ pub fn contradictions(record: &GateRecord, reference: &Summary) -> Vec<String> {
 /// [`refusals`] for the record in a run's folder; a missing or unreadable one is a reason too.
 pub fn refusals_in(
     folder: &Path,
-    subject: &Subject,
+    subject: &Ours,
     prompt_ids_sha256: &str,
 ) -> Result<GateRecord, Vec<String>> {
     let path = folder.join(file_name(subject));

@@ -6,8 +6,9 @@ use super::checks::{
 };
 use super::planted::{planted_next, planted_pack};
 use super::{GateRecord, RUNS, Rule};
-use crate::identity::{Subject, tensors_sha256};
+use crate::identity::tensors_sha256;
 use crate::reference::{ErrorStats, Reference};
+use crate::subject::Ours;
 use crate::{HarnessError, Loader, Progress, fill, prefill};
 use monolith_engine::Engine;
 use monolith_model::Config;
@@ -23,9 +24,9 @@ const PLANTED_HIDDEN: usize = 128;
 /// Options of a gate.
 #[derive(Clone, Debug, Default)]
 pub struct GateOptions {
-    /// Shape of the model with planted maxima. `None`: for the CPU engine, which runs any shape,
-    /// the same vocabulary with one layer and 128 columns; for another engine, the pack's own shape
-    /// with one layer or, if the engine refuses that, with all.
+    /// Shape of the model with planted maxima. `None`: for an engine that runs any shape, the same
+    /// vocabulary with one layer and 128 columns; for another engine, the pack's own shape with one
+    /// layer or, if the engine refuses that, with all.
     pub planted: Option<Config>,
 }
 
@@ -46,8 +47,8 @@ pub fn run(
     progress("hashing the weights");
     let weights = WeightsCheck { tensors_sha256: tensors_sha256(pack) };
     let mut engine = loader(pack.clone(), context).map_err(HarnessError::Load)?;
-    let subject = Subject::of(engine.info(), pack, run_id)?;
-    let is_cpu = engine.info().engine == "cpu";
+    let subject = Ours::of(engine.info(), pack, run_id)?;
+    let any_shape = engine.info().any_shape;
     let mut runs = Vec::new();
     let mut first = FirstPass::new(reference);
     let mut forced = Forced { reference, what: "teacher-forced".into(), progress: &mut *progress };
@@ -69,7 +70,7 @@ pub fn run(
     runs.push(forced.run(&mut *engine, &mut |_, _, _| ())?);
     drop(engine);
     progress("planted maxima: every id");
-    let vocabulary = vocabulary_check(pack, is_cpu, loader, options)?;
+    let vocabulary = vocabulary_check(pack, any_shape, loader, options)?;
     let (tokens, logits, rows) = first.checks(Rule::of(&reference.own_divergences()));
     let determinism = DeterminismCheck { runs };
     let checks = Checks { weights, tokens, logits, rows, vocabulary, determinism, decode, context };
@@ -336,14 +337,14 @@ fn context_check(
 /// Runs every token of the model with planted maxima.
 fn vocabulary_check(
     pack: &Pack,
-    is_cpu: bool,
+    any_shape: bool,
     loader: &Loader,
     options: &GateOptions,
 ) -> Result<VocabularyCheck, HarnessError> {
     let (config, formats) = (pack.config(), pack.header().formats);
     let shapes = match &options.planted {
         Some(shape) => vec![shape.clone()],
-        None if is_cpu => vec![small(config)],
+        None if any_shape => vec![small(config)],
         None => vec![Config { layers: 1, ..config.clone() }, config.clone()],
     };
     let mut refused = None;

@@ -33,7 +33,10 @@ pub use tokens::{PromptTokens, Tokens};
 pub use verdict::{Reading, Thresholds, Verdict, Verdicts};
 pub use windows::{Window, chosen_before, fits, is_chosen, window_count, windows};
 
-use crate::identity::{Subject, sha256_hex, short};
+use crate::files::{read_file, write_whole};
+use crate::gate::plain_name;
+use crate::identity::{sha256_hex, short};
+use crate::subject::Ours;
 use crate::{HarnessError, now};
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
@@ -85,11 +88,11 @@ pub struct Measured {
     /// Name of the model in the candidate's pack.
     pub model: String,
     /// The engine with the bf16 weights.
-    pub reference: Subject,
+    pub reference: Ours,
     /// Name of the reference's weight formats: of its layers and head.
     pub reference_formats: String,
     /// The engine that is compared with the reference.
-    pub candidate: Subject,
+    pub candidate: Ours,
     /// Name of the candidate's weight formats.
     pub candidate_formats: String,
     /// The text.
@@ -279,7 +282,7 @@ impl QualityRecord {
         let text = serde_json::to_string_pretty(self).expect("a record is JSON") + "\n";
         let mut path = folder.join(self.file_name());
         let mut number = 1;
-        while let Some(there) = crate::record::read_file(&path)? {
+        while let Some(there) = read_file(&path)? {
             if there == text.as_bytes() {
                 return Ok(path);
             }
@@ -287,7 +290,7 @@ impl QualityRecord {
             // In order of name, which is the reports', an underscore comes after a full stop.
             path = folder.join(format!("{}_{number:02}.json", self.file_stem()));
         }
-        crate::record::write_whole(&path, &text)?;
+        write_whole(&path, &text)?;
         Ok(path)
     }
 
@@ -302,11 +305,11 @@ impl QualityRecord {
 }
 
 /// The beginning of the names of a candidate's files.
-fn stem(candidate: &Subject) -> String {
+fn stem(candidate: &Ours) -> String {
     format!(
         "quality-{}-{}-{}",
-        crate::gate::plain_name(&candidate.variant),
-        crate::gate::plain_name(&candidate.format),
+        plain_name(&candidate.variant),
+        plain_name(&candidate.format),
         short(&candidate.weights_sha256)
     )
 }
@@ -385,14 +388,14 @@ pub fn forgery(record: &QualityRecord) -> Option<String> {
 }
 
 /// Returns why the record does not let `candidate` pass; empty if it does.
-pub fn refusals(record: &QualityRecord, candidate: &Subject) -> Vec<String> {
+pub fn refusals(record: &QualityRecord, candidate: &Ours) -> Vec<String> {
     let mut reasons = record_refusals(record);
     reasons.extend(mismatches(&record.measured.candidate, candidate));
     reasons
 }
 
 /// Returns the properties in which the record's candidate and the engine in question differ.
-pub fn mismatches(measured: &Subject, asked: &Subject) -> Vec<String> {
+pub fn mismatches(measured: &Ours, asked: &Ours) -> Vec<String> {
     let differences = measured.differences(asked).into_iter();
     differences.map(|(what, ..)| format!("the quality record is of another {what}")).collect()
 }

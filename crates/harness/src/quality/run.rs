@@ -6,9 +6,10 @@ use super::state::State;
 use super::windows::{Window, fits, is_chosen, windows};
 use super::{COUNT_MAX, ControlFile, Measured, NEW_MAX, Numbers, OwnControl, PromptTokens};
 use super::{PromptsId, QualityOptions, QualityRecord, TextIds, Tokens, WindowScore};
-use crate::identity::{Subject, sha256_hex, tensors_sha256};
+use crate::files::write_whole;
+use crate::identity::{sha256_hex, tensors_sha256};
 use crate::prompts::PromptIds;
-use crate::record::write_whole;
+use crate::subject::Ours;
 use crate::{HarnessError, Progress};
 use monolith_engine::Engine;
 use monolith_pack::Pack;
@@ -45,7 +46,7 @@ impl Job {
     /// Packs of models with different configurations.
     pub fn new(
         packs: [&Pack; 2],
-        subjects: [Subject; 2],
+        subjects: [Ours; 2],
         text: TextIds,
         prompts: PromptIds,
         options: QualityOptions,

@@ -1,6 +1,7 @@
 //! The state file of an unfinished measurement: after an interruption the measurement continues.
 
 use super::{Measured, PromptTokens, WindowScore, stem};
+use crate::files::write_whole;
 use crate::{HarnessError, Progress};
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
@@ -71,7 +72,7 @@ impl State {
     /// A file that cannot be written.
     pub fn save(&self, folder: &Path) -> Result<(), HarnessError> {
         let text = serde_json::to_string(self).expect("a state is JSON");
-        crate::record::write_whole(&path(folder, &self.measured), &text)
+        write_whole(&path(folder, &self.measured), &text)
     }
 
     /// Removes the file, once the record holds everything.

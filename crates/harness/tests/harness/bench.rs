@@ -5,7 +5,7 @@ use monolith_harness::bench::{Bench, BenchOptions, Gate, Output, Row, rendered, 
 use monolith_harness::environment::{Probe, Target};
 use monolith_harness::gate::GateRecord;
 use monolith_harness::predict::Calibration;
-use monolith_harness::record::RunFolder;
+use monolith_harness::runs::RunFolder;
 use monolith_harness::{HarnessError, Progress};
 use std::path::Path;
 

@@ -2,8 +2,8 @@
 
 use crate::{record, reference};
 use monolith_harness::gate::{Divergence, GateRecord, Rule, refusals, refusals_in};
-use monolith_harness::identity::Subject;
 use monolith_harness::reference::OwnDivergences;
+use monolith_harness::subject::Ours;
 use serde_json::Value;
 
 fn prompt_ids() -> &'static str {
@@ -193,7 +193,7 @@ fn a_record_that_says_it_failed_has() {
 }
 
 /// A change of what is to be measured, and the word for it.
-type Change = (&'static str, fn(&mut Subject));
+type Change = (&'static str, fn(&mut Ours));
 
 #[test]
 fn another_build_weights_run_or_prompts_are_not_gated() {

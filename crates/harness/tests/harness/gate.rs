@@ -2,8 +2,8 @@
 
 use crate::{load, record, reference, reference_dir};
 use monolith_harness::gate::{GateRecord, Rule, planted_next, planted_pack, refusals};
-use monolith_harness::identity::Subject;
 use monolith_harness::reference::{OwnDivergences, Reference};
+use monolith_harness::subject::Ours;
 use monolith_model::Config;
 use monolith_pack::Formats;
 
@@ -92,7 +92,7 @@ fn a_record_names_all_formats() {
     for formats in Formats::NAMED {
         let pack = planted_pack(&crate::fixture::config(), formats).unwrap();
         let engine = load(pack.clone(), 1).unwrap();
-        let subject = Subject::of(engine.info(), &pack, "run").unwrap();
+        let subject = Ours::of(engine.info(), &pack, "run").unwrap();
         assert_eq!(subject.format, formats.name());
     }
 }

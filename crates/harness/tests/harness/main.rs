@@ -5,10 +5,12 @@
 #[path = "../common/fixture.rs"]
 mod fixture;
 
+mod adapters;
 mod bench;
 mod broken;
 mod forgery;
 mod gate;
+mod modules;
 mod quality;
 mod quality_forgery;
 mod quality_reports;

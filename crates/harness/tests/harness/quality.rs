@@ -2,15 +2,16 @@
 
 use crate::{environment, load, pack};
 use monolith_abi::{Phase, dump::Dump};
-use monolith_engine::{Engine, EngineError, EngineInfo};
+use monolith_engine::{Engine, EngineError, EngineInfo, HOST_CLOCK};
 use monolith_harness::HarnessError;
-use monolith_harness::identity::{Subject, ids_sha256};
+use monolith_harness::identity::ids_sha256;
 use monolith_harness::prompts::PromptIds;
 use monolith_harness::quality::{
     ControlFile, Job, Kept, Measured, Outcome, Pair, PromptsId, QualityOptions, QualityRecord,
     TextId, TextIds, Wanted, forgery, positions, run,
 };
-use monolith_harness::record::RunFolder;
+use monolith_harness::runs::RunFolder;
+use monolith_harness::subject::Ours;
 use monolith_model::{Config, MemoryWeights, Tensor, Weights};
 use monolith_pack::{Pack, Source, pack_to_bytes};
 use std::path::Path;
@@ -43,6 +44,9 @@ impl Fake {
             cubin_sha256: None,
             nvrtc: None,
             steps_ahead: 1,
+            launches_per_token: None,
+            clock: HOST_CLOCK,
+            any_shape: true,
         };
         let config = Config { vocab: VOCAB, ..crate::fixture::config() };
         let logits = vec![0.0; VOCAB];
@@ -88,8 +92,8 @@ impl Engine for Fake {
     }
 }
 
-pub fn subject(weights: &str) -> Subject {
-    Subject {
+pub fn subject(weights: &str) -> Ours {
+    Ours {
         engine: "monolith".into(),
         variant: "fake".into(),
         format: "bf16".into(),
@@ -114,7 +118,7 @@ pub fn job(tokens: usize, prompts: usize, options: QualityOptions) -> Job {
         model: "counting".into(),
         reference: subject("reference"),
         reference_formats: "bf16".into(),
-        candidate: Subject { format: "fp8".into(), ..subject("candidate") },
+        candidate: Ours { format: "fp8".into(), ..subject("candidate") },
         candidate_formats: "fp8".into(),
         text: TextId {
             name: "counting.txt".into(),
@@ -522,7 +526,7 @@ fn the_cpu_engine_is_measured_end_to_end() {
         let run_id = environment().run_id;
         let own = pack();
         let subjects = [(&engines[0], &own), (&engines[1], &candidate)]
-            .map(|(engine, pack)| Subject::of(engine.info(), pack, &run_id).unwrap());
+            .map(|(engine, pack)| Ours::of(engine.info(), pack, &run_id).unwrap());
         let job = Job::new([&own, &candidate], subjects, text, prompts, options).unwrap();
         let [reference, candidate] = &mut engines;
         let (reference, candidate) = (reference.as_mut(), candidate.as_mut());

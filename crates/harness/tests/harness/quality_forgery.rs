@@ -1,11 +1,12 @@
 //! Every part of a quality record forged in turn, and of the files beside it: none may pass.
 
 use crate::quality::{large, passing};
-use monolith_harness::identity::{Subject, sha256_hex};
+use monolith_harness::identity::sha256_hex;
 use monolith_harness::quality::{
     Agreement, Control, Kept, Outcome, OwnControl, PromptScore, QualityRecord, Reading, forgery,
     mismatches, record_refusals, refusals,
 };
+use monolith_harness::subject::Ours;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
@@ -324,7 +325,7 @@ fn hostile_records_of_version_1_end_at_once() {
 #[test]
 fn a_record_is_of_one_engine() {
     let own = record().measured.candidate;
-    let cases: [fn(&mut Subject); 12] = [
+    let cases: [fn(&mut Ours); 12] = [
         |s| s.engine.push('0'),
         |s| s.variant.push('0'),
         |s| s.format.push('0'),

@@ -3,8 +3,8 @@
 use crate::environment;
 use crate::quality_forgery::{parting, record, whole};
 use monolith_harness::quality::{Outcome, QualityRecord};
-use monolith_harness::record::RunFolder;
-use monolith_harness::report::render;
+use monolith_harness::report::{render, run_readme};
+use monolith_harness::runs::RunFolder;
 
 /// The measurement with another record.
 fn with(outcome: Outcome, change: fn(&mut QualityRecord)) -> Outcome {
@@ -34,7 +34,7 @@ fn a_speed_stands_beside_its_own_quality() {
     assert!(!render(results.path()).unwrap().contains(" quality |"));
     let row = &rows[0];
     let mut of_row = parting();
-    of_row.record.measured.candidate = row.subject();
+    of_row.record.measured.candidate = row.subject().ours().unwrap().clone();
     of_row.record.measured.reference.build = row.build.clone();
     of_row.record = of_row.record.judged();
     let mut of_others = of_row.clone();
@@ -95,9 +95,7 @@ fn both_verdicts_and_both_controls_are_shown() {
     let control = record.control.as_ref().map(|control| &control.agreement).unwrap();
     let controls =
         format!("{} | {}", pair(own.greedy, own.forced), pair(control.greedy, control.forced));
-    for text in [render(results.path()).unwrap(), {
-        std::fs::read_to_string(folder.path.join("README.md")).unwrap()
-    }] {
+    for text in [render(results.path()).unwrap(), run_readme(&folder).unwrap()] {
         let head = "| as written | after the same text | our bf16 and f32 | transformers' bf16 and";
         assert!(text.contains(head), "{text}");
         let line = format!("| **passed** | passed | {controls} | counting.txt | 10000 |");

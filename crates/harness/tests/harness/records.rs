@@ -8,8 +8,8 @@ use crate::{environment, record, reference, reference_dir};
 use monolith_harness::bench::Row;
 use monolith_harness::environment::Environment;
 use monolith_harness::gate::{GateRecord, contradictions};
-use monolith_harness::record::{Index, RunFolder};
-use monolith_harness::report::{Report, render};
+use monolith_harness::report::{Report, render, run_readme};
+use monolith_harness::runs::{Index, RunFolder};
 use std::path::Path;
 
 fn edit(path: &Path, change: impl FnOnce(String) -> String) {
@@ -274,7 +274,7 @@ fn no_record_writes_markup_or_control_characters() {
     let failed = Row { gate_passed: Some(false), test: format!("{evil}2"), ..row.clone() };
     folder.add_rows(&[row, failed]).unwrap();
     folder.add_command(evil, &[evil.into()]).unwrap();
-    let readme = std::fs::read_to_string(folder.path.join("README.md")).unwrap();
+    let readme = run_readme(&folder).unwrap();
     for text in [render(results.path()).unwrap(), readme] {
         assert!(text.contains(r"x\|y\u{a}## z\u{1b}\[31m!\[i\](u)\<b\>\`"), "{text}");
         assert!(!text.chars().any(|c| c.is_control() && c != '\n'), "{text:?}");

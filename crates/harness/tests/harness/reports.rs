@@ -6,8 +6,8 @@ use monolith_harness::HarnessError;
 use monolith_harness::bench::Row;
 use monolith_harness::environment::Environment;
 use monolith_harness::gate::{ROWS, Rule};
-use monolith_harness::record::{Index, RunFolder};
-use monolith_harness::report::render;
+use monolith_harness::report::{render, run_readme, write_readme};
+use monolith_harness::runs::{Index, RunFolder};
 use std::path::Path;
 
 /// A run of the CPU engine with its rows.
@@ -36,7 +36,7 @@ fn gated_rows_have_a_speed_and_others_a_reason() {
     let compared = record().checks.logits.rows;
     assert!(compared < ROWS, "the fixture's reference is a small one");
     assert!(text.contains(&format!("| passed, {compared} of {ROWS} logits rows |")), "{text}");
-    let readme = std::fs::read_to_string(folder.path.join("README.md")).unwrap();
+    let readme = run_readme(&folder).unwrap();
     for part in ["a command", "a version", "passed; ", &median(&rows[0])] {
         assert!(readme.contains(part), "{part}: {readme}");
     }
@@ -102,8 +102,8 @@ fn gpus_never_share_a_table() {
     assert_eq!(names, [folder.name, second.name]);
 }
 
-/// A later run that measured less does not take the earlier one's engines out of the table; one that
-/// measured as much does.
+/// A later run that measured less does not take the engines of the earlier one out of the table;
+/// one that measured as much does.
 #[test]
 fn the_table_is_of_the_fullest_run() {
     let results = tempfile::tempdir().unwrap();
@@ -141,7 +141,7 @@ fn hostile_names_stay_in_their_cells() {
         ..rows[0].clone()
     };
     folder.add_rows(&[row(None), Row { engine: "other".into(), ..row(Some(false)) }]).unwrap();
-    let readme = std::fs::read_to_string(folder.path.join("README.md")).unwrap();
+    let readme = run_readme(&folder).unwrap();
     for text in [render(results.path()).unwrap(), readme] {
         assert!(!text.contains(|c: char| c.is_control() && c != '\n' || c == '\u{202e}'), "{text}");
         assert!(!text.contains(" <img") && !text.contains("\n| c"), "{text}");
@@ -155,4 +155,18 @@ fn hostile_names_stay_in_their_cells() {
 fn no_results_say_so() {
     let empty = tempfile::tempdir().unwrap();
     assert_eq!(render(empty.path()).unwrap(), "Nothing was measured yet.\n");
+}
+
+#[test]
+fn a_folders_readme_is_the_report_of_what_is_in_it() {
+    let results = tempfile::tempdir().unwrap();
+    let (folder, _) = measured(results.path());
+    write_readme(&folder).unwrap();
+    let path = folder.path.join("README.md");
+    let first = std::fs::read_to_string(&path).unwrap();
+    assert_eq!(first, run_readme(&folder).unwrap());
+    folder.add_command("one more command", &[]).unwrap();
+    write_readme(&folder).unwrap();
+    let second = std::fs::read_to_string(&path).unwrap();
+    assert!(!first.contains("one more command") && second.contains("one more command"));
 }

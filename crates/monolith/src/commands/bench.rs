@@ -10,7 +10,8 @@ use monolith_harness::HarnessError;
 use monolith_harness::bench::{self, Bench, BenchOptions, Gate, Row, rendered};
 use monolith_harness::predict::Calibration;
 use monolith_harness::prompts::{PromptIds, bench_ids};
-use monolith_harness::record::RunFolder;
+use monolith_harness::report::write_readme;
+use monolith_harness::runs::RunFolder;
 
 /// Measures every test and prints the rows. If this run has a passed gate, its folder keeps the
 /// rows; otherwise they are marked as unverified, and nothing is written.
@@ -39,7 +40,7 @@ pub fn run(args: &BenchArgs) -> Result<(), Exit> {
     let progress = Progress::new("bench");
     progress.doing("looking for the gate");
     let gate = gate(args, &subject, folder.as_ref())?;
-    let options = options(args, setup.options.gpu().is_some());
+    let options = options(args);
     let mut tell = |what: &str| progress.doing(what);
     let measured = bench::run(&mut subject, &options, gate.as_ref(), &mut tell);
     let (mut rows, left_out) = measured.map_err(exit_of)?;
@@ -55,9 +56,11 @@ pub fn run(args: &BenchArgs) -> Result<(), Exit> {
         if let Some(removed) = folder.add_rows(&rows).map_err(exit_of)? {
             say(&format!("bench: {removed}"));
         }
+        write_readme(folder).map_err(exit_of)?;
         if let Some(removed) = folder.add_command(&command(), &[version()]).map_err(exit_of)? {
             say(&format!("bench: {removed}"));
         }
+        write_readme(folder).map_err(exit_of)?;
     }
     for line in left_out {
         say(&format!("bench: left out: {line}"));
@@ -131,7 +134,7 @@ fn add_energy(
     Ok(())
 }
 
-fn options(args: &BenchArgs, on_gpu: bool) -> BenchOptions {
+fn options(args: &BenchArgs) -> BenchOptions {
     let all = |lists: &[Vec<usize>]| lists.concat();
     BenchOptions {
         runs: args.runs,
@@ -140,8 +143,6 @@ fn options(args: &BenchArgs, on_gpu: bool) -> BenchOptions {
         prompt_lengths: all(&args.prompt_lengths),
         prompts: !args.no_prompts,
         warm_up: !args.no_warmup,
-        // The whole step is one kernel.
-        launches_per_token: on_gpu.then_some(1.0),
         calibration: calibration(&args.roofline),
     }
 }

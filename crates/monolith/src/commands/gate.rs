@@ -9,8 +9,9 @@ use crate::text_out::{put, say};
 use monolith_harness::LoadError;
 use monolith_harness::gate::{self, Checks, GateOptions, GateRecord, ROWS, Rule};
 use monolith_harness::identity::tensors_sha256;
-use monolith_harness::record::RunFolder;
 use monolith_harness::reference::{Reference, find_reference};
+use monolith_harness::report::write_readme;
+use monolith_harness::runs::RunFolder;
 use monolith_pack::Pack;
 use std::path::{Path, PathBuf};
 
@@ -39,10 +40,12 @@ pub fn run(args: &GateArgs) -> Result<(), Exit> {
     let record = record.map_err(exit_of)?;
     let run = RunFolder::open(args.results.folder(), &setup.environment).map_err(exit_of)?;
     run.add_gate(&record, &folder).map_err(exit_of)?;
+    write_readme(&run).map_err(exit_of)?;
     let versions = [version(), record.reference.engine.clone()];
     if let Some(removed) = run.add_command(&command(), &versions).map_err(exit_of)? {
         say(&format!("gate: {removed}"));
     }
+    write_readme(&run).map_err(exit_of)?;
     say(&table(&record));
     put(&format!("{}\n", run.path.join(record.file_name()).display()))?;
     if record.passed {

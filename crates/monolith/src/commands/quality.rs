@@ -10,13 +10,15 @@ use crate::progress::Progress;
 use crate::source::{self, Model};
 use crate::text_out::{put, say};
 use monolith_engine::Engine;
-use monolith_harness::identity::{Subject, tensors_sha256};
+use monolith_harness::identity::tensors_sha256;
 use monolith_harness::prompts::prompt_ids;
 use monolith_harness::quality::{
     self, Agreement, ControlFile, Job, Numbers, Outcome, Pair, QualityOptions, QualityRecord,
     Reading, TextIds, Wanted, positions,
 };
-use monolith_harness::record::RunFolder;
+use monolith_harness::report::write_readme;
+use monolith_harness::runs::RunFolder;
+use monolith_harness::subject::Ours;
 use monolith_model::Config;
 use monolith_pack::{Formats, Pack};
 use std::io::IsTerminal;
@@ -78,6 +80,7 @@ pub fn run(args: &QualityArgs) -> Result<(), Exit> {
         Pair { reference: reference.engine.as_mut(), candidate: candidate.engine.as_mut() };
     job.check(&pair).or_exit(Code::Usage)?;
     let folder = RunFolder::open(args.results.folder(), &setup.environment).map_err(exit_of)?;
+    write_readme(&folder).map_err(exit_of)?;
     let _guard = interrupt::guard();
     let outcome = quality::run(&mut pair, &job, &folder.path, &mut progress());
     finish(&folder, &outcome.map_err(exit_of)?)
@@ -87,9 +90,11 @@ pub fn run(args: &QualityArgs) -> Result<(), Exit> {
 fn finish(folder: &RunFolder, outcome: &Outcome) -> Result<(), Exit> {
     let record = &outcome.record;
     let path = folder.add_quality(outcome).map_err(exit_of)?;
+    write_readme(folder).map_err(exit_of)?;
     if let Some(removed) = folder.add_command(&command(), &[version()]).map_err(exit_of)? {
         say(&format!("quality: {removed}"));
     }
+    write_readme(folder).map_err(exit_of)?;
     say(&shown(record));
     put(&format!("{}\n", path.display()))?;
     let verdict = record.verdicts().as_written;
@@ -103,14 +108,14 @@ fn finish(folder: &RunFolder, outcome: &Outcome) -> Result<(), Exit> {
 /// An engine and its description in the record.
 struct Side {
     engine: Box<dyn Engine>,
-    subject: Subject,
+    subject: Ours,
 }
 
 impl Side {
     fn load(options: &Options, pack: &Arc<Pack>, room: usize, setup: &Setup) -> Result<Side, Exit> {
         let engine = options.load_first(pack.clone(), Some(room)).map_err(engine::exit_of)?;
         let run_id = &setup.environment.run_id;
-        let subject = Subject::of(engine.info(), pack, run_id).map_err(exit_of)?;
+        let subject = Ours::of(engine.info(), pack, run_id).map_err(exit_of)?;
         Ok(Side { engine, subject })
     }
 }

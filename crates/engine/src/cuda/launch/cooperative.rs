@@ -26,6 +26,10 @@ impl Cooperative {
 }
 
 impl Strategy for Cooperative {
+    fn launches_per_step(&self) -> u32 {
+        1
+    }
+
     unsafe fn launch(&self, stream: &Arc<CudaStream>, args: &StepArgs) -> Result<(), EngineError> {
         let param = Param(*args);
         let mut launch = stream.launch_builder(&self.kernel.function);

@@ -13,6 +13,9 @@ use std::sync::Arc;
 
 /// Puts steps on a stream, in order.
 pub(super) trait Strategy: Debug + Send {
+    /// Kernel launches of one step.
+    fn launches_per_step(&self) -> u32;
+
     /// Launches one step on the stream.
     ///
     /// # Safety

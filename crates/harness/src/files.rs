@@ -1,7 +1,9 @@
-//! Files of JSON lines, whose last line an interrupted write may have torn.
+//! A record's files: read up to a limit, written whole. Files of JSON lines, whose last line an
+//! interrupted write may have torn. Names that cannot leave their folder.
 
 use crate::HarnessError;
 use monolith_files::{Appended, append_lines};
+use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::io::Read;
 use std::path::Path;
@@ -11,7 +13,7 @@ const BYTES_MAX: u64 = 64 << 20;
 
 /// The lines of a file.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Lines<T> {
+pub(crate) struct Lines<T> {
     /// The values of the whole lines.
     pub items: Vec<T>,
     /// A message that the last line is incomplete and was not counted.
@@ -25,7 +27,7 @@ pub(super) struct Lines<T> {
 ///
 /// # Errors
 /// Any other line that cannot be parsed, by its number.
-pub(super) fn read<T: DeserializeOwned>(path: &Path) -> Result<Lines<T>, HarnessError> {
+pub(crate) fn read_lines<T: DeserializeOwned>(path: &Path) -> Result<Lines<T>, HarnessError> {
     let mut lines = Lines { items: Vec::new(), torn: None };
     let Some(bytes) = read_file(path)? else { return Ok(lines) };
     for (index, line) in bytes.split_inclusive(|&byte| byte == b'\n').enumerate() {
@@ -45,7 +47,7 @@ pub(super) fn read<T: DeserializeOwned>(path: &Path) -> Result<Lines<T>, Harness
 }
 
 /// Appends lines that are JSON. Reports a torn last line that was removed.
-pub(super) fn append(path: &Path, text: &str) -> Result<Option<String>, HarnessError> {
+pub(crate) fn append(path: &Path, text: &str) -> Result<Option<String>, HarnessError> {
     let is_whole = |line: &[u8]| serde_json::from_slice::<serde::de::IgnoredAny>(line).is_ok();
     let torn = |torn: Vec<u8>| {
         format!(
@@ -65,7 +67,7 @@ pub(super) fn append(path: &Path, text: &str) -> Result<Option<String>, HarnessE
 ///
 /// # Errors
 /// A file that is missing, too large or not JSON of this type.
-pub(super) fn read_json<T: DeserializeOwned>(path: &Path) -> Result<T, HarnessError> {
+pub(crate) fn read_json<T: DeserializeOwned>(path: &Path) -> Result<T, HarnessError> {
     let missing = || HarnessError::io(path)(std::io::ErrorKind::NotFound.into());
     let bytes = read_file(path)?.ok_or_else(missing)?;
     serde_json::from_slice(&bytes).map_err(|error| HarnessError::file(path, error))
@@ -86,6 +88,22 @@ pub(crate) fn read_file(path: &Path) -> Result<Option<Vec<u8>>, HarnessError> {
     Ok(Some(bytes))
 }
 
+/// Writes a JSON value, indented.
+pub(crate) fn write_json(path: &Path, value: &impl Serialize) -> Result<(), HarnessError> {
+    let text = serde_json::to_string_pretty(value).expect("plain data is JSON") + "\n";
+    write_whole(path, &text)
+}
+
+/// Writes a file whole or not at all.
+pub(crate) fn write_whole(path: &Path, text: &str) -> Result<(), HarnessError> {
+    Ok(monolith_files::write_whole(path, text.as_bytes())?)
+}
+
+/// Returns whether a name has only characters that mean nothing in a path. It may still be `..`.
+pub(crate) fn is_plain(name: &str) -> bool {
+    name.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c))
+}
+
 /// Formats the error without serde's line number, which is always 1: each line is parsed alone.
 fn place(error: &serde_json::Error) -> String {
     let (text, column) = (error.to_string(), error.column());
@@ -98,7 +116,7 @@ mod tests {
     use super::*;
 
     fn values(path: &Path) -> Lines<Vec<u32>> {
-        read(path).unwrap()
+        read_lines(path).unwrap()
     }
 
     #[test]
@@ -133,11 +151,11 @@ mod tests {
         let path = folder.path().join("rows.jsonl");
         for wrong in ["[1", "", "{}", "[-1]", "\u{1b}[31m"] {
             std::fs::write(&path, format!("[7]\n{wrong}\n[8]\n")).unwrap();
-            let error = read::<Vec<u32>>(&path).unwrap_err().to_string();
+            let error = read_lines::<Vec<u32>>(&path).unwrap_err().to_string();
             assert!(error.contains("rows.jsonl: line 2: "), "{error}");
         }
         std::fs::write(&path, b"[7]\n[\xff]\n").unwrap();
-        assert!(read::<Vec<u32>>(&path).is_err());
+        assert!(read_lines::<Vec<u32>>(&path).is_err());
     }
 
     #[test]
@@ -152,7 +170,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("rows.jsonl");
         std::fs::File::create(&path).unwrap().set_len(BYTES_MAX + 1).unwrap();
-        assert!(read::<Vec<u32>>(&path).unwrap_err().to_string().contains("rows.jsonl"));
+        assert!(read_lines::<Vec<u32>>(&path).unwrap_err().to_string().contains("rows.jsonl"));
         assert!(read_json::<Vec<u32>>(&path).is_err());
     }
 }

@@ -1,3 +1,5 @@
+//! A secret that is sent and never shown.
+
 use std::fmt;
 
 /// An access token. Nothing prints it: not `Debug`, not an error.
@@ -15,7 +17,8 @@ impl Token {
     }
 
     /// Returns the header value with the token. Nothing else reveals the token.
-    pub(crate) fn authorization(&self) -> String {
+    #[must_use]
+    pub fn authorization(&self) -> String {
         format!("Bearer {}", self.0)
     }
 }

@@ -1,22 +1,14 @@
-//! Run records: `results/<date>-<gpu>-<nn>/`, one folder per measuring run.
-//!
-//! A measuring run is one boot of one GPU. It may span commands, and each command adds to the
-//! folder. The folder's README is generated from its other files. Once the run is sealed
-//! (`MANIFEST` lists its files), nothing is added or changed.
+//! One run's folder: what is in it, and what may be added.
 
-mod index;
-mod lines;
-
-pub use index::{Index, IndexEntry};
-pub(crate) use lines::read_file;
-
+use super::index::{Index, IndexEntry, is_sealed};
+use crate::HarnessError;
 use crate::bench::{Output, Row, rendered};
 use crate::environment::{Environment, slug};
+use crate::files::{self, read_file, write_json};
 use crate::gate::GateRecord;
 use crate::identity::{file_sha256, sha256_hex};
 use crate::quality::{Kept, Outcome};
 use crate::reference::Summary;
-use crate::{HarnessError, report};
 use serde::{Deserialize, Serialize};
 use std::fs::File;
 use std::io::ErrorKind;
@@ -64,7 +56,6 @@ impl RunFolder {
         write_json(&folder.path.join("environment.json"), environment)?;
         index.runs.push(IndexEntry::of(&folder.name, environment));
         index.write(results)?;
-        folder.write_readme()?;
         Ok(folder)
     }
 
@@ -83,7 +74,7 @@ impl RunFolder {
 
     /// Returns the folder, if files may be added.
     fn unsealed(self, results: &Path) -> Result<RunFolder, HarnessError> {
-        if index::is_sealed(results, &self.name)? {
+        if is_sealed(results, &self.name)? {
             let what = "this run is sealed (MANIFEST lists its files), so nothing is added to it: \
                         name another folder with --results";
             return Err(HarnessError::file(&self.path, what));
@@ -101,7 +92,7 @@ impl RunFolder {
     /// # Errors
     /// A file that is missing or of another kind.
     pub fn environment(&self) -> Result<Environment, HarnessError> {
-        lines::read_json(&self.path.join("environment.json"))
+        files::read_json(&self.path.join("environment.json"))
     }
 
     /// Reads every row.
@@ -110,7 +101,7 @@ impl RunFolder {
     /// A line that is not a row; a missing file has none. A torn last line does not count
     /// ([`RunFolder::torn`]).
     pub fn rows(&self) -> Result<Vec<Row>, HarnessError> {
-        Ok(lines::read(&self.rows_path())?.items)
+        Ok(files::read_lines(&self.rows_path())?.items)
     }
 
     /// Reads every command.
@@ -119,13 +110,13 @@ impl RunFolder {
     /// A line that is not a command; a missing file has none. A torn last line does not count
     /// ([`RunFolder::torn`]).
     pub fn commands(&self) -> Result<Vec<CommandRecord>, HarnessError> {
-        Ok(lines::read(&self.commands_path())?.items)
+        Ok(files::read_lines(&self.commands_path())?.items)
     }
 
     /// Describes the last lines that an interrupted write left incomplete.
     pub fn torn(&self) -> Vec<String> {
-        let rows = lines::read::<serde::de::IgnoredAny>(&self.rows_path());
-        let commands = lines::read::<serde::de::IgnoredAny>(&self.commands_path());
+        let rows = files::read_lines::<serde::de::IgnoredAny>(&self.rows_path());
+        let commands = files::read_lines::<serde::de::IgnoredAny>(&self.commands_path());
         [rows, commands].into_iter().filter_map(|lines| lines.ok()?.torn).collect()
     }
 
@@ -184,14 +175,13 @@ impl RunFolder {
             let what = format!("a row of run {} does not belong to run {own}", row.run_id);
             return Err(HarnessError::file(&path, what));
         }
-        let unverified = |row: &&Row| row.engine == "monolith" && row.gate_passed != Some(true);
+        let unverified =
+            |row: &&Row| row.gate_passed != Some(true) && row.subject().ours().is_some();
         if let Some(row) = rows.iter().find(unverified) {
             let what = format!("the row of {} is unverified: no run keeps it", row.test);
             return Err(HarnessError::file(&path, what));
         }
-        let removed = lines::append(&path, &rendered(rows, Output::Jsonl))?;
-        self.write_readme()?;
-        Ok(removed)
+        files::append(&path, &rendered(rows, Output::Jsonl))
     }
 
     /// Adds a command. Reports a torn last line that was removed before.
@@ -209,9 +199,7 @@ impl RunFolder {
             versions: versions.to_vec(),
         };
         let line = serde_json::to_string(&record).expect("plain data is JSON") + "\n";
-        let removed = lines::append(&self.commands_path(), &line)?;
-        self.write_readme()?;
-        Ok(removed)
+        files::append(&self.commands_path(), &line)
     }
 
     /// Adds a gate's record, after the summary of its reference.
@@ -220,8 +208,7 @@ impl RunFolder {
     /// A file that cannot be read or written, or a reference that is not the record's.
     pub fn add_gate(&self, record: &GateRecord, reference: &Path) -> Result<(), HarnessError> {
         self.keep(&reference.join("reference.json"), "reference", &record.reference.sha256)?;
-        record.write(&self.path)?;
-        self.write_readme()
+        record.write(&self.path).map(drop)
     }
 
     /// Keeps a copy of a file that a record depends on, named by its hash.
@@ -282,34 +269,13 @@ impl RunFolder {
     /// # Errors
     /// A file that cannot be written.
     pub fn add_quality(&self, outcome: &Outcome) -> Result<PathBuf, HarnessError> {
-        let path = outcome.write(&self.path)?;
-        self.write_readme()?;
-        Ok(path)
-    }
-
-    /// Writes the folder's README from its other files.
-    ///
-    /// # Errors
-    /// A file that cannot be read or written.
-    pub fn write_readme(&self) -> Result<(), HarnessError> {
-        let path = self.path.join("README.md");
-        write_whole(&path, &report::run_readme(self)?)
+        outcome.write(&self.path)
     }
 }
 
 /// Returns the name of a kept copy.
 fn kept_name(name: &str, sha256: &str) -> String {
     format!("{name}-{}.json", sha256.get(..8).unwrap_or("unnamed"))
-}
-
-fn write_json(path: &Path, value: &impl Serialize) -> Result<(), HarnessError> {
-    let text = serde_json::to_string_pretty(value).expect("plain data is JSON") + "\n";
-    write_whole(path, &text)
-}
-
-/// Writes a file whole or not at all.
-pub(crate) fn write_whole(path: &Path, text: &str) -> Result<(), HarnessError> {
-    Ok(monolith_files::write_whole(path, text.as_bytes())?)
 }
 
 #[cfg(test)]

@@ -1,9 +1,9 @@
 //! `results/index.json`: the list of runs.
 
 use super::RunFolder;
-use super::lines::read_file;
 use crate::HarnessError;
 use crate::environment::Environment;
+use crate::files::{is_plain, read_file, write_json};
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 
@@ -42,7 +42,7 @@ impl Index {
         let Some(text) = read_file(&path)? else { return Ok(Index::default()) };
         let index: Index =
             serde_json::from_slice(&text).map_err(|error| HarnessError::file(&path, error))?;
-        match index.runs.iter().find(|entry| !is_plain(&entry.folder)) {
+        match index.runs.iter().find(|entry| !is_folder_name(&entry.folder)) {
             Some(entry) => {
                 let what = format!(
                     "folder {:?} is not a plain name: letters, digits and - _ . only",
@@ -73,7 +73,7 @@ impl Index {
     }
 
     pub(super) fn write(&self, results: &Path) -> Result<(), HarnessError> {
-        super::write_json(&results.join(INDEX), self)
+        write_json(&results.join(INDEX), self)
     }
 }
 
@@ -115,9 +115,8 @@ impl IndexEntry {
 }
 
 /// Returns whether a name is plain, so that it cannot escape its folder.
-fn is_plain(name: &str) -> bool {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
-    !name.is_empty() && !name.starts_with('.') && name.chars().all(plain)
+fn is_folder_name(name: &str) -> bool {
+    !name.is_empty() && !name.starts_with('.') && is_plain(name)
 }
 
 /// Returns whether a run is sealed, so that nothing may be added to it.
