@@ -1,8 +1,8 @@
 //! What the measuring commands share: the measured engine and the run.
 
-use crate::args::EngineArgs;
 use crate::engine::{self, Options};
 use crate::exit::{Code, Exit};
+use crate::options::EngineArgs;
 use crate::text_out::{check_writable, say};
 use anyhow::Context;
 use comfy_table::{Table, presets::NOTHING};

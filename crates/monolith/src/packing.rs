@@ -1,7 +1,7 @@
 //! Gets a model's pack: an existing file, or one made from the model folder.
 
-use crate::args::{FormatArgs, PackArgs};
 use crate::exit::{Code, Exit};
+use crate::options::FormatArgs;
 use crate::progress::Progress;
 use crate::source::{Model, Place, cache_dir};
 use crate::text_out::say;
@@ -148,12 +148,12 @@ impl Model {
 ///
 /// # Errors
 /// A missing or damaged model, or an error of [`write()`].
-pub fn to_file(model: &Model, args: &PackArgs) -> Result<Header, Exit> {
+pub fn to_file(model: &Model, format: &FormatArgs, path: &Path) -> Result<Header, Exit> {
     let checkpoint = model.checkpoint_as_stored()?;
     let end = StopTokens::load(&model.dir)?;
-    let recipe = AskedPack::from(&args.format).recipe(model, &checkpoint)?;
+    let recipe = AskedPack::from(format).recipe(model, &checkpoint)?;
     let recipe = recipe.end_ids(end.ids().iter().copied());
-    write(&recipe, &checkpoint, &args.out)
+    write(&recipe, &checkpoint, path)
 }
 
 /// Writes a pack with a progress bar.
