@@ -1,11 +1,15 @@
 //! The command line: data on stdout, everything else on stderr.
 
+mod cache;
 mod cli;
 mod commands;
 mod engine;
 mod exit;
 mod fault_file;
+mod file_out;
+mod hub;
 mod interrupt;
+mod kinds;
 mod losses;
 mod measure;
 mod options;

@@ -1,10 +1,12 @@
 //! `monolith doctor`
 
 use crate::exit::{Code, Exit};
+use crate::file_out::write_file;
+use crate::kinds::{Kind, check_output};
 use crate::options::{DEFAULT_MODEL, EngineChoice};
 use crate::progress::Progress;
 use crate::source;
-use crate::text_out::{Kind, check_output, put, say, show, write_file};
+use crate::text_out::{put, say, show};
 use monolith_engine::cpu::simd::Simd;
 use monolith_engine::{cpu, cuda};
 use monolith_harness::environment::nvml_state;

@@ -1,11 +1,12 @@
 //! `monolith ids`
 
 use crate::exit::Exit;
+use crate::kinds::{Kind, check_output};
 use crate::measure::input_exit;
 use crate::options::ModelArgs;
 use crate::progress::Progress;
 use crate::source;
-use crate::text_out::{Kind, check_output, say};
+use crate::text_out::say;
 use monolith_harness::prompts::write_ids;
 use std::path::PathBuf;
 

@@ -1,9 +1,10 @@
 //! `monolith pack`
 
 use crate::exit::Exit;
+use crate::kinds::{Kind, check_output};
 use crate::options::{FormatArgs, ModelArgs};
 use crate::source::find;
-use crate::text_out::{Kind, check_output, say};
+use crate::text_out::say;
 use crate::{losses, packing};
 use std::path::PathBuf;
 

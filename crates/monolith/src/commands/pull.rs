@@ -1,9 +1,9 @@
 //! `monolith pull`
 
 use crate::exit::{Code, Exit, OrExit};
+use crate::hub;
 use crate::options::DEFAULT_MODEL;
 use crate::progress;
-use crate::source::hub_settings;
 use crate::text_out::{put, say};
 use monolith_hub::{Error, Files, Progress, PullRequest, RepoId, Revision};
 use std::time::Duration;
@@ -40,7 +40,7 @@ pub fn run(args: &Args) -> Result<(), Exit> {
         revision: args.revision.parse::<Revision>().or_exit(Code::Usage)?,
         files: Files::Model,
     };
-    let settings = hub_settings()?;
+    let settings = hub::settings()?;
     let mut shown = Shown::new(args.quiet);
     let snapshot = monolith_hub::pull(&request, &settings, &mut shown).map_err(|error| {
         let code = match &error {

@@ -1,9 +1,11 @@
 //! `monolith run`: prompt in, text out.
 
 use crate::exit::{Code, Exit};
+use crate::file_out::write_file;
+use crate::kinds::{Kind, check_output};
 use crate::options::{EngineArgs, FormatArgs, ModelArgs};
 use crate::progress::{Progress, Unit};
-use crate::text_out::{Kind, check_output, put, say, write_file};
+use crate::text_out::{put, say};
 use crate::{engine, interrupt, source, values};
 use monolith_abi::dump::Dump;
 use monolith_engine::{Engine, EngineError};

@@ -2,7 +2,9 @@
 
 use super::read;
 use crate::exit::{Code, Exit};
-use crate::text_out::{Kind, check_output, put, say, write_file};
+use crate::file_out::write_file;
+use crate::kinds::{Kind, check_output};
+use crate::text_out::{put, say};
 use clap::ValueEnum;
 use monolith_xray::export::{self, GanttOptions};
 use monolith_xray::page;

@@ -1,10 +1,12 @@
 //! `monolith xray record`: a step of a decode loop, and the cost of recording.
 
 use crate::exit::{Code, Exit};
+use crate::file_out::write_file;
+use crate::kinds::{Kind, check_output};
 use crate::measure::{exit_of, input_exit};
 use crate::options::{EngineArgs, FormatArgs, ModelArgs};
 use crate::progress::Progress;
-use crate::text_out::{Kind, check_output, put, say, write_file};
+use crate::text_out::{put, say};
 use crate::{engine, source, values};
 use anyhow::Context;
 use monolith_abi::dump::Dump;
