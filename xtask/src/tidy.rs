@@ -1,5 +1,6 @@
 //! Checks of the repository's structure: one rule a file.
 
+mod cuda;
 mod files;
 mod floors;
 mod imports;
@@ -63,6 +64,7 @@ fn findings(repo: &Repo, tracked: &[String]) -> Result<Vec<Finding>> {
     found.extend(floors::check(&table, &repo.metadata));
     found.extend(files::missing(&repo.root));
     found.extend(runs::check(&repo.root, tracked));
+    let mut cuda = cuda::Sources::new();
     for path in tracked {
         let at = repo.root.join(path);
         found.extend(files::too_large(path, at.metadata()?.len()));
@@ -75,6 +77,10 @@ fn findings(repo: &Repo, tracked: &[String]) -> Result<Vec<Finding>> {
         if imports::applies_to(path) {
             found.extend(imports::check(path, &text));
         }
+        if cuda::applies_to(path) {
+            cuda.insert(path.clone(), text);
+        }
     }
+    found.extend(cuda::check(&cuda));
     Ok(found)
 }

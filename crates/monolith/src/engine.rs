@@ -1,7 +1,7 @@
 //! From what the user asks for to a loaded engine.
 
-use crate::args::{EngineArgs, EngineChoice};
 use crate::exit::{Code, Exit, OrExit};
+use crate::options::{EngineArgs, EngineChoice};
 use crate::progress::Progress;
 use crate::text_out::say;
 use monolith_engine::cpu::simd::Simd;

@@ -1,8 +1,9 @@
 //! Keeps the fault record of the last step that timed out, for `monolith xray fault`.
 
+use crate::cache;
 use crate::exit::Exit;
-use crate::source::cache_dir;
-use crate::text_out::{say, write_file};
+use crate::file_out::write_file;
+use crate::text_out::say;
 use monolith_abi::fault::FaultDump;
 use monolith_xray::fault;
 use std::path::PathBuf;
@@ -14,7 +15,7 @@ const NAME: &str = "last-fault.json";
 /// # Errors
 /// There is no cache folder.
 pub fn path() -> Result<PathBuf, Exit> {
-    Ok(cache_dir()?.join(NAME))
+    Ok(cache::dir()?.join(NAME))
 }
 
 /// Writes a fault file and prints how to read it. A failure to write it is printed too, but is no

@@ -1,9 +1,10 @@
 //! What the measuring commands share: the measured engine and the run.
 
-use crate::args::EngineArgs;
 use crate::engine::{self, Options};
 use crate::exit::{Code, Exit};
-use crate::text_out::{check_writable, say};
+use crate::file_out::check_writable;
+use crate::options::EngineArgs;
+use crate::text_out::say;
 use anyhow::Context;
 use comfy_table::{Table, presets::NOTHING};
 use monolith_engine::{EngineError, cpu};

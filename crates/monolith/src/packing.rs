@@ -1,19 +1,17 @@
 //! Gets a model's pack: an existing file, or one made from the model folder.
 
-use crate::args::{FormatArgs, PackArgs};
 use crate::exit::{Code, Exit};
+use crate::options::FormatArgs;
 use crate::progress::Progress;
-use crate::source::{Model, Place, cache_dir};
+use crate::source::{Model, Place};
 use crate::text_out::say;
-use crate::{interrupt, room};
+use crate::{cache, interrupt, room};
 use monolith_model::{Checkpoint, Weights};
 use monolith_pack::{Formats, Header, Pack, Recipe, ScaleSearch};
 use monolith_text::StopTokens;
-use sha2::{Digest, Sha256};
 use std::ffi::OsStr;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::UNIX_EPOCH;
 
 /// Models up to this size are packed in memory each time, which takes about a second.
 const PACK_IN_MEMORY_BYTES: u64 = 64 << 20;
@@ -111,7 +109,7 @@ impl Model {
             let pack = recipe.to_bytes(&checkpoint)?;
             return Ok(Arc::new(Pack::from_bytes(pack, &self.name)?));
         }
-        let path = cache_dir()?.join(format!("{}.pack", fingerprint(&checkpoint, &recipe)?));
+        let path = cache::pack_path(&checkpoint, &recipe)?;
         if let Ok(pack) = open(&path) {
             return Ok(Arc::new(pack));
         }
@@ -148,12 +146,12 @@ impl Model {
 ///
 /// # Errors
 /// A missing or damaged model, or an error of [`write()`].
-pub fn to_file(model: &Model, args: &PackArgs) -> Result<Header, Exit> {
+pub fn to_file(model: &Model, format: &FormatArgs, path: &Path) -> Result<Header, Exit> {
     let checkpoint = model.checkpoint_as_stored()?;
     let end = StopTokens::load(&model.dir)?;
-    let recipe = AskedPack::from(&args.format).recipe(model, &checkpoint)?;
+    let recipe = AskedPack::from(format).recipe(model, &checkpoint)?;
     let recipe = recipe.end_ids(end.ids().iter().copied());
-    write(&recipe, &checkpoint, &args.out)
+    write(&recipe, &checkpoint, path)
 }
 
 /// Writes a pack with a progress bar.
@@ -177,23 +175,4 @@ fn write(recipe: &Recipe, weights: &dyn Weights, path: &Path) -> Result<Header, 
         }
         written => Ok(written?),
     }
-}
-
-/// Hashes the recipe, the checkpoint's configuration, and the names, sizes and times of its files.
-/// This detects a change without reading the weights.
-fn fingerprint(checkpoint: &Checkpoint, recipe: &Recipe) -> anyhow::Result<String> {
-    let mut hash = Sha256::new();
-    hash.update(monolith_abi::pack::LAYOUT_VERSION.to_le_bytes());
-    hash.update(recipe.formats.name());
-    hash.update(recipe.scale_search.name());
-    hash.update(std::fs::read(checkpoint.dir().join("config.json"))?);
-    for file in checkpoint.files() {
-        let file = file.canonicalize()?;
-        let metadata = file.metadata()?;
-        let modified = metadata.modified()?.duration_since(UNIX_EPOCH).unwrap_or_default();
-        hash.update(file.to_string_lossy().as_bytes());
-        hash.update(metadata.len().to_le_bytes());
-        hash.update(modified.as_nanos().to_le_bytes());
-    }
-    Ok(hash.finalize().iter().take(16).map(|byte| format!("{byte:02x}")).collect())
 }

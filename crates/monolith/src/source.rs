@@ -1,9 +1,9 @@
 //! Finds the model that the user names: a folder, a pack, or a name in the hub's cache.
 
-use crate::exit::{Code, Exit, OrExit};
+use crate::exit::{Code, Exit};
+use crate::hub::cached_snapshot;
 use crate::text_out::say;
 use anyhow::Context;
-use monolith_hub::{Error, Files, PullRequest, RepoId, Revision, Settings};
 use monolith_model::{Checkpoint, Config, ModelError, synth};
 use monolith_pack::{Pack, Source};
 use monolith_text::{Error as Text, Tokenizer};
@@ -139,42 +139,6 @@ fn check_folder(dir: &Path) -> Result<(), Exit> {
     Ok(())
 }
 
-/// Reads the hub's settings from the environment.
-///
-/// # Errors
-/// Code 2 for an invalid variable.
-pub fn hub_settings() -> Result<Settings, Exit> {
-    Settings::from_env(|name| std::env::var(name).ok()).map_err(|error| {
-        let code = match error {
-            Error::Invalid { .. } | Error::BadToken { .. } => Code::Usage,
-            _ => Code::Failure,
-        };
-        Exit::new(code, error)
-    })
-}
-
-/// Looks up a name in the hub's cache. It downloads nothing.
-fn cached_snapshot(repo: &str, revision: &str) -> Result<(PathBuf, String), Exit> {
-    let mut settings = hub_settings()?;
-    settings.offline = true;
-    let request = PullRequest {
-        repo: repo.parse::<RepoId>().or_exit(Code::Usage)?,
-        revision: revision.parse::<Revision>().or_exit(Code::Usage)?,
-        files: Files::Model,
-    };
-    let snapshot = monolith_hub::pull(&request, &settings, &mut ()).map_err(|error| {
-        let Error::NotCached { cache, .. } = error else { return Exit::from(error) };
-        let at = if revision == "main" { "" } else { &format!(" --revision {revision}") };
-        let what = format!(
-            "{repo} is neither a folder here nor in the cache {}: `monolith pull {repo}{at}` \
-             downloads it",
-            cache.display()
-        );
-        Exit::message(Code::NoModel, what)
-    })?;
-    Ok((snapshot.dir, snapshot.commit))
-}
-
 impl Model {
     fn new(name: String, dir: PathBuf, place: Place) -> Model {
         Model { name, dir, place, said: AtomicBool::new(false) }
@@ -270,19 +234,4 @@ impl Model {
         }
         Ok(tokenizer)
     }
-}
-
-/// Returns the folder for packs and for the last fault: `MONOLITH_CACHE`, or `monolith` in the
-/// user's cache folder.
-pub fn cache_dir() -> Result<PathBuf, Exit> {
-    let dir = match std::env::var_os("MONOLITH_CACHE").filter(|dir| !dir.is_empty()) {
-        Some(dir) => PathBuf::from(dir),
-        None => dirs::cache_dir()
-            .context("no folder for packs: set MONOLITH_CACHE, XDG_CACHE_HOME or HOME")?
-            .join("monolith"),
-    };
-    std::fs::create_dir_all(&dir).with_context(|| {
-        format!("{}: no folder for packs: set MONOLITH_CACHE to another one", dir.display())
-    })?;
-    Ok(dir)
 }

@@ -1,24 +1,133 @@
 //! `monolith bench`: the speed of an engine, verified if its gate has passed.
 
-use crate::args::{BenchArgs, RooflineArgs};
 use crate::exit::{Code, Exit};
 use crate::measure::{Setup, command, exit_of, input_exit, prepare, version};
+use crate::options::{EngineArgs, FormatArgs, ModelArgs, ResultsArgs};
 use crate::progress::Progress;
 use crate::source::{self, Model};
 use crate::text_out::{put, say};
+use crate::values;
 use monolith_harness::HarnessError;
-use monolith_harness::bench::{self, Bench, BenchOptions, Gate, Row, rendered};
+use monolith_harness::bench::{self, Bench, BenchOptions, Gate, Output, Row, rendered};
 use monolith_harness::predict::Calibration;
 use monolith_harness::prompts::{PromptIds, bench_ids};
 use monolith_harness::report::write_readme;
 use monolith_harness::runs::RunFolder;
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+/// Measure the speed of an engine; the speed is verified if a gate has passed before
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    #[command(flatten)]
+    pub model: ModelArgs,
+    #[command(flatten)]
+    pub format: FormatArgs,
+    /// The prompts' token ids, as written by `monolith ids` [default: the benchmark's own prompts,
+    /// encoded by the model's tokenizer]
+    #[arg(long, value_name = "FILE")]
+    pub ids: Option<PathBuf>,
+    #[command(flatten)]
+    pub results: ResultsArgs,
+    /// Exit with code 5 if no gate has passed, instead of printing unverified numbers
+    #[arg(long)]
+    pub require_gate: bool,
+    /// Prompt lengths to time, one test for each; 0 is none. Lists and ranges as in llama-bench:
+    /// 16,64 or 16-64+16 or 16-128*2
+    #[arg(short = 'p', long = "n-prompt", value_name = "N,...", value_parser = values::counts)]
+    #[arg(default_value = "0", allow_negative_numbers = true)]
+    pub prompt_lengths: Vec<Vec<usize>>,
+    /// Numbers of tokens to decode (with the prompts: after each prompt), one test for each; 0 is
+    /// none
+    #[arg(short = 'n', long = "n-gen", value_name = "N,...", value_parser = values::counts)]
+    #[arg(default_value = "256", allow_negative_numbers = true)]
+    pub steps: Vec<Vec<usize>>,
+    /// Numbers of positions cached before the first decoded token, one test for each
+    #[arg(short = 'd', long = "n-depth", value_name = "N,...", value_parser = values::counts)]
+    #[arg(default_value = "16,128,512,1024,2048", allow_negative_numbers = true)]
+    pub depths: Vec<Vec<usize>>,
+    /// Number of timed runs of each test
+    #[arg(short = 'r', long = "repetitions", value_name = "N", default_value_t = 5)]
+    #[arg(value_parser = values::at_least_1(), allow_negative_numbers = true)]
+    pub runs: usize,
+    /// Skip the untimed warm-up run
+    #[arg(long)]
+    pub no_warmup: bool,
+    /// Skip the tests that decode after each of the benchmark's prompts
+    #[arg(long)]
+    pub no_prompts: bool,
+    /// After the timing, measure the energy at each depth while decoding for this many seconds
+    #[arg(long, value_name = "SECONDS", value_parser = values::speed)]
+    #[arg(allow_negative_numbers = true)]
+    pub energy: Option<f64>,
+    /// Format of the rows on stdout: md, csv, json, jsonl or sql
+    #[arg(short, long, value_name = "FORM", default_value = "md", hide_possible_values = true)]
+    #[arg(value_parser = values::output())]
+    pub output: Output,
+    /// Print the rows in this format on stderr too; -oe for short
+    #[arg(long, value_name = "FORM", hide_possible_values = true)]
+    #[arg(value_parser = values::output())]
+    pub output_err: Option<Output>,
+    #[command(flatten)]
+    pub roofline: RooflineArgs,
+    #[command(flatten)]
+    pub engine: EngineArgs,
+}
+
+const EXAMPLES: &str = "Examples:
+  monolith bench -m data/tiny
+  monolith bench -p 512 -n 128 -d 0 --no-prompts -o json
+  monolith bench -d 16-4096*4 -n 64-256+64 -r 10 -o sql -oe md > rows.sql
+  monolith bench --bandwidth-gb-s 4100 --bandwidth-source 'the probe, same run'
+
+tg256 @ d16 decodes 256 tokens greedily with 16 positions cached: prefill excluded, argmax
+included. pp512 feeds a prompt of 512 tokens, from an empty cache to the first token.
+
+A speed is verified if `monolith gate` has passed before it in the same run (one boot of one GPU)
+with the same build, weights, prompts and engine options. Verified rows also go into the run's
+folder. All others are marked *unverified*, go to stdout only, and never enter a table. With
+hand-off, compute and argmax at 0, the prediction is the time to read the bytes.";
+
+/// The bandwidth that a speed is compared with.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Roofline")]
+pub struct RooflineArgs {
+    /// Measured read bandwidth of this processor, in GB/s
+    #[arg(long, value_name = "X", requires = "bandwidth_source", allow_negative_numbers = true)]
+    #[arg(value_parser = values::speed)]
+    pub bandwidth_gb_s: Option<f64>,
+    /// How the bandwidth was measured, in words
+    #[arg(long, value_name = "TEXT", requires = "bandwidth_gb_s")]
+    pub bandwidth_source: Option<String>,
+    /// For the prediction: the time of a hand-off between phases, in microseconds
+    #[arg(long, value_name = "X", requires = "bandwidth_gb_s", default_value_t = 0.0)]
+    #[arg(value_parser = values::duration, allow_negative_numbers = true)]
+    pub hand_off_us: f64,
+    /// For the prediction: the time of a layer's arithmetic that overlaps with no read, in
+    /// microseconds
+    #[arg(long, value_name = "X", requires = "bandwidth_gb_s", default_value_t = 0.0)]
+    #[arg(value_parser = values::duration, allow_negative_numbers = true)]
+    pub compute_us: f64,
+    /// For the prediction: the time of the argmax over all blocks, in microseconds
+    #[arg(long, value_name = "X", requires = "bandwidth_gb_s", default_value_t = 0.0)]
+    #[arg(value_parser = values::duration, allow_negative_numbers = true)]
+    pub argmax_us: f64,
+}
+
+/// Spells out llama-bench's `-oe`: the parser would read it as `-o e`.
+pub fn spell_out(args: &mut [OsString]) {
+    for arg in args.iter_mut().filter(|arg| *arg == "-oe") {
+        *arg = "--output-err".into();
+    }
+}
 
 /// Measures every test and prints the rows. If this run has a passed gate, its folder keeps the
 /// rows; otherwise they are marked as unverified, and nothing is written.
 ///
 /// # Errors
 /// Code 2 if no test fits; code 5 if a gate is required and none has passed.
-pub fn run(args: &BenchArgs) -> Result<(), Exit> {
+pub fn run(args: &Args) -> Result<(), Exit> {
     let setup = Setup::new(&args.engine)?;
     let ids = args.ids.as_deref().map(PromptIds::read).transpose().map_err(input_exit)?;
     let model = source::find(&args.model.model)?;
@@ -79,11 +188,7 @@ fn own_prompts(model: &Model) -> Result<PromptIds, Exit> {
 
 /// Returns the passed gate of the measured engine. Without one it prints why the rows are
 /// unverified.
-fn gate(
-    args: &BenchArgs,
-    subject: &Bench,
-    folder: Option<&RunFolder>,
-) -> Result<Option<Gate>, Exit> {
+fn gate(args: &Args, subject: &Bench, folder: Option<&RunFolder>) -> Result<Option<Gate>, Exit> {
     let reasons = match folder.map(|folder| (folder, subject.gate(&folder.path))) {
         Some((_, Ok(gate))) => {
             prepare(args.results.folder())?;
@@ -104,7 +209,7 @@ fn gate(
     Ok(None)
 }
 
-fn no_run(args: &BenchArgs) -> String {
+fn no_run(args: &Args) -> String {
     format!("{} holds no gate of this machine since it started", args.results.folder().display())
 }
 
@@ -134,7 +239,7 @@ fn add_energy(
     Ok(())
 }
 
-fn options(args: &BenchArgs) -> BenchOptions {
+fn options(args: &Args) -> BenchOptions {
     let all = |lists: &[Vec<usize>]| lists.concat();
     BenchOptions {
         runs: args.runs,

@@ -1,22 +1,55 @@
 //! `monolith diff`: an engine against the reference, phase by phase.
 
-use crate::args::DiffArgs;
 use crate::exit::{Code, Exit, OrExit};
+use crate::options::{EngineArgs, ModelArgs};
 use crate::packing::AskedPack;
 use crate::progress::{Progress, Unit};
 use crate::text_out::put;
-use crate::{engine, source};
+use crate::{engine, source, values};
 use anyhow::Context;
 use monolith_abi::Phase;
 use monolith_engine::Engine;
 use monolith_model::{Config, Weights};
 use monolith_reference::{Intermediates, KvFormat, Place, Reference, Stop, first_difference};
 
+/// Compare an engine with the reference phase by phase; show the first element that differs
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    #[command(flatten)]
+    pub model: ModelArgs,
+    /// Token ids to run, separated by commas
+    #[arg(long, value_name = "IDS", value_delimiter = ',', default_value = "1,2,3,4")]
+    pub tokens: Vec<u32>,
+    /// Layers to compare [default: all]
+    #[arg(long, value_name = "N", value_parser = values::at_least_1())]
+    #[arg(allow_negative_numbers = true)]
+    pub layers: Option<usize>,
+    /// The last phase to compare [default: lm_head after all layers, down after fewer]
+    #[arg(long, value_name = "PHASE")]
+    #[arg(value_parser = ["qkv", "attention", "o_proj", "gate_up", "down", "lm_head"])]
+    pub stop_after: Option<String>,
+    /// Largest difference that counts as equal, relative to the row's largest value; one bf16
+    /// rounding of a key or value is 0.004
+    #[arg(long, value_name = "X", default_value_t = 1e-2, allow_negative_numbers = true)]
+    #[arg(value_parser = values::tolerance)]
+    pub tolerance: f32,
+    #[command(flatten)]
+    pub engine: EngineArgs,
+}
+
+const EXAMPLES: &str = "Examples:
+  monolith diff -m data/tiny
+  monolith diff -m data/tiny --layers 1 --stop-after qkv
+  monolith diff -m data/tiny --tolerance 0    the first difference of any size
+
+The reference computes in f32 from the model folder; the exit code is 1 if an element differs.";
+
 /// Runs the tokens through both and shows the first element that differs.
 ///
 /// # Errors
 /// Code 1 if an element differs; code 2 for a phase or layer that does not exist.
-pub fn run(args: &DiffArgs) -> Result<(), Exit> {
+pub fn run(args: &Args) -> Result<(), Exit> {
     let options = engine::options(&args.engine)?;
     let model = source::find(&args.model.model)?;
     let checkpoint = model.checkpoint()?;
@@ -49,7 +82,7 @@ pub fn run(args: &DiffArgs) -> Result<(), Exit> {
 }
 
 /// Returns the last place to compare.
-fn stop(args: &DiffArgs, config: &Config) -> Result<Stop, Exit> {
+fn stop(args: &Args, config: &Config) -> Result<Stop, Exit> {
     let layers = args.layers.unwrap_or(config.layers);
     let after = match &args.stop_after {
         Some(name) => Phase::from_name(name).context("no such phase").or_exit(Code::Usage)?,
@@ -65,7 +98,7 @@ fn stop(args: &DiffArgs, config: &Config) -> Result<Stop, Exit> {
     Ok(stop)
 }
 
-fn check_tokens(args: &DiffArgs, engine: &dyn Engine) -> Result<(), Exit> {
+fn check_tokens(args: &Args, engine: &dyn Engine) -> Result<(), Exit> {
     let (vocab, context) = (engine.config().vocab, engine.info().context);
     if let Some(token) = args.tokens.iter().find(|&&token| token as usize >= vocab) {
         let what = format!("--tokens: {token} is not in the vocabulary of {vocab}");

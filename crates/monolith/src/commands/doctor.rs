@@ -1,20 +1,49 @@
 //! `monolith doctor`
 
-use crate::args::{DEFAULT_MODEL, DoctorArgs, EngineChoice};
 use crate::exit::{Code, Exit};
+use crate::file_out::write_file;
+use crate::kinds::{Kind, check_output};
+use crate::options::{DEFAULT_MODEL, EngineChoice};
 use crate::progress::Progress;
 use crate::source;
-use crate::text_out::{Kind, check_output, put, say, show, write_file};
+use crate::text_out::{put, say, show};
 use monolith_engine::cpu::simd::Simd;
 use monolith_engine::{cpu, cuda};
 use monolith_harness::environment::nvml_state;
 use monolith_probes::{Options, ProbeError};
+use std::path::PathBuf;
+
+/// Show which engines can run on this machine, and what the others need
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    /// The engine that must be usable (auto, cuda or cpu); the exit code is 3 if it is not
+    #[arg(long, value_enum, default_value_t = EngineChoice::Auto, hide_possible_values = true)]
+    pub engine: EngineChoice,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+    /// Probe the GPU: conversions, clocks, bandwidth, hand-offs, counters
+    #[arg(long)]
+    pub probe: bool,
+    /// Write the probes' report to this file, as JSON
+    #[arg(long, value_name = "FILE", requires = "probe")]
+    pub out: Option<PathBuf>,
+    /// Run one small kernel, for Nsight Compute to profile
+    #[arg(long, hide = true)]
+    pub probe_child: bool,
+}
+
+const EXAMPLES: &str = "Examples:
+  monolith doctor
+  monolith doctor --engine cuda || echo 'no GPU here'
+  monolith doctor --json | jq '.engines[] | select(.usable)'";
 
 /// Prints which engines can run.
 ///
 /// # Errors
 /// Code 3 if the requested engine cannot run.
-pub fn run(args: &DoctorArgs) -> Result<(), Exit> {
+pub fn run(args: &Args) -> Result<(), Exit> {
     if args.probe_child {
         return monolith_probes::run_child(&Options::default()).map_err(probe_exit);
     }
@@ -77,7 +106,7 @@ pub fn run(args: &DoctorArgs) -> Result<(), Exit> {
 
 /// Runs the GPU's probes and prints the table, or JSON; writes the report to a file, if one is
 /// named.
-fn probe(args: &DoctorArgs) -> Result<(), Exit> {
+fn probe(args: &Args) -> Result<(), Exit> {
     if let Some(path) = &args.out {
         check_output(path, Kind::Probes)?;
     }

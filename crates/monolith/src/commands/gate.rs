@@ -1,8 +1,8 @@
 //! `monolith gate`: whether an engine computes what the model defines.
 
-use crate::args::GateArgs;
 use crate::exit::{Code, Exit};
 use crate::measure::{Setup, command, exit_of, input_exit, prepare, verdicts, version};
+use crate::options::{EngineArgs, FormatArgs, ModelArgs, ResultsArgs};
 use crate::progress::Progress;
 use crate::source::{self, Model};
 use crate::text_out::{put, say};
@@ -15,11 +15,44 @@ use monolith_harness::runs::RunFolder;
 use monolith_pack::Pack;
 use std::path::{Path, PathBuf};
 
+/// Check an engine against a reference, token by token
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    #[command(flatten)]
+    pub model: ModelArgs,
+    #[command(flatten)]
+    pub format: FormatArgs,
+    /// The folder that tools/reference.py wrote [default: the one in data/golden for these weights]
+    #[arg(long, value_name = "DIR")]
+    pub reference: Option<PathBuf>,
+    #[command(flatten)]
+    pub results: ResultsArgs,
+    #[command(flatten)]
+    pub engine: EngineArgs,
+}
+
+const EXAMPLES: &str = "Examples:
+  monolith gate -m data/tiny              with the reference in data/golden
+  monolith bench -m data/tiny             the speed, verified by that gate
+
+Any other model, with a reference made by transformers (torch, transformers and safetensors):
+  monolith ids -m synthetic -o ids.json
+  python3 tools/reference.py --model synthetic --ids ids.json --out reference
+  monolith gate -m synthetic --reference reference
+  monolith bench -m synthetic
+
+The record goes into the measuring run's folder and its path to stdout; the exit code is 5 if a
+check fails. The engine's token may differ from the reference's only at a near tie. If the
+reference's own f32 tokens break that rule, a token that equals the f32 token also passes. The
+reference sets the context. If the engine cannot be loaded, the command fails: it never falls back
+to another one.";
+
 /// Runs every check and keeps the record with its run.
 ///
 /// # Errors
 /// Code 5 if a check fails; a model, reference or engine that is not available.
-pub fn run(args: &GateArgs) -> Result<(), Exit> {
+pub fn run(args: &Args) -> Result<(), Exit> {
     let setup = Setup::new(&args.engine)?;
     let named = args.reference.as_deref().map(|folder| opened(args, folder)).transpose()?;
     let model = source::find(&args.model.model)?;
@@ -56,7 +89,7 @@ pub fn run(args: &GateArgs) -> Result<(), Exit> {
 }
 
 /// Opens the reference and checks that the engine's context is the reference's.
-fn opened(args: &GateArgs, folder: &Path) -> Result<(PathBuf, Reference), Exit> {
+fn opened(args: &Args, folder: &Path) -> Result<(PathBuf, Reference), Exit> {
     let reference = Reference::open(folder).map_err(input_exit)?;
     let context = reference.summary.context;
     if args.engine.context.is_some_and(|asked| asked != context) {

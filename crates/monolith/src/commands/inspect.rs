@@ -1,19 +1,44 @@
 //! `monolith inspect`
 
-use crate::args::InspectArgs;
 use crate::exit::{Code, Exit};
 use crate::progress::Progress;
 use crate::text_out::{put, show};
-use crate::{losses, source};
+use crate::{losses, source, values};
 use comfy_table::{CellAlignment, Table, presets::NOTHING};
 use monolith_pack::{Geometry, Header, Pack, ScaleSearch};
 use std::fmt::Write;
+use std::path::PathBuf;
+
+/// Show what a pack holds, how many bytes a token reads, and the roofline
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    /// The pack, a file that `monolith pack` wrote
+    pub pack: PathBuf,
+    /// Memory bandwidth for the roofline, in GB/s
+    #[arg(long, value_name = "X", value_parser = values::speed, allow_negative_numbers = true)]
+    pub gb_s: Option<f64>,
+    /// Number of cached positions, for the bytes of the KV cache
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub position: usize,
+    /// List every section
+    #[arg(long)]
+    pub sections: bool,
+    /// Print the header as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+const EXAMPLES: &str = "Examples:
+  monolith inspect tiny.pack
+  monolith inspect qwen3.pack --gb-s 1792 --position 1000
+  monolith inspect qwen3.pack --json | jq .roofline_tok_s";
 
 /// Shows a pack's header, and the figures that follow from it.
 ///
 /// # Errors
 /// Code 4 for a missing file, 1 for a damaged one.
-pub fn run(args: &InspectArgs) -> Result<(), Exit> {
+pub fn run(args: &Args) -> Result<(), Exit> {
     let path = args.pack.display();
     if args.pack.is_dir() {
         let what = format!("{path} is a folder: `monolith pack -m {path} -o FILE` makes a pack");
@@ -40,11 +65,11 @@ pub fn run(args: &InspectArgs) -> Result<(), Exit> {
 }
 
 /// Returns the tokens per second of a step that only reads its bytes, at this bandwidth.
-fn roofline(header: &Header, args: &InspectArgs) -> Option<f64> {
+fn roofline(header: &Header, args: &Args) -> Option<f64> {
     args.gb_s.map(|speed| speed * 1e9 / header.bytes_at(args.position) as f64)
 }
 
-fn json(header: &Header, args: &InspectArgs) -> String {
+fn json(header: &Header, args: &Args) -> String {
     let value = serde_json::json!({
         "header": header,
         "position": args.position,
@@ -55,7 +80,7 @@ fn json(header: &Header, args: &InspectArgs) -> String {
     format!("{value:#}\n")
 }
 
-fn table(pack: &Pack, args: &InspectArgs) -> String {
+fn table(pack: &Pack, args: &Args) -> String {
     let (header, config) = (pack.header(), pack.config());
     let mut text = format!(
         "model        {}{}\nshape        {} layers, hidden {}, intermediate {}, {} query and {} KV \

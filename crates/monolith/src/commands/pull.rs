@@ -1,24 +1,46 @@
 //! `monolith pull`
 
-use crate::args::PullArgs;
 use crate::exit::{Code, Exit, OrExit};
+use crate::hub;
+use crate::options::DEFAULT_MODEL;
 use crate::progress;
-use crate::source::hub_settings;
 use crate::text_out::{put, say};
 use monolith_hub::{Error, Files, Progress, PullRequest, RepoId, Revision};
 use std::time::Duration;
+
+/// Download a model from a Hugging Face compatible hub
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    /// The model's name on the hub, ORGANISATION/NAME
+    #[arg(default_value = DEFAULT_MODEL)]
+    pub model: String,
+    /// Branch, tag or commit
+    #[arg(long, value_name = "REVISION", default_value = "main")]
+    pub revision: String,
+    /// Print no progress
+    #[arg(short, long)]
+    pub quiet: bool,
+}
+
+const EXAMPLES: &str = "Examples:
+  monolith pull
+  monolith pull Qwen/Qwen3-0.6B --revision main
+  monolith run -m \"$(monolith pull -q)\" -p Hello
+
+The command prints the folder on stdout. It downloads only files that are missing.";
 
 /// Downloads a model and prints its folder.
 ///
 /// # Errors
 /// Code 6 if the hub or the network fails, code 2 for an impossible name.
-pub fn run(args: &PullArgs) -> Result<(), Exit> {
+pub fn run(args: &Args) -> Result<(), Exit> {
     let request = PullRequest {
         repo: args.model.parse::<RepoId>().or_exit(Code::Usage)?,
         revision: args.revision.parse::<Revision>().or_exit(Code::Usage)?,
         files: Files::Model,
     };
-    let settings = hub_settings()?;
+    let settings = hub::settings()?;
     let mut shown = Shown::new(args.quiet);
     let snapshot = monolith_hub::pull(&request, &settings, &mut shown).map_err(|error| {
         let code = match &error {

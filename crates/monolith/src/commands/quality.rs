@@ -1,14 +1,14 @@
 //! `monolith quality`: what a weight format costs, against the same model in bf16.
 
-use crate::args::{EngineArgs, EngineChoice, QualityArgs};
 use crate::engine::{self, Options};
 use crate::exit::{Code, Exit, OrExit};
-use crate::interrupt;
 use crate::measure::{Setup, command, exit_of, input_exit, prepare, verdicts, version};
+use crate::options::{EngineArgs, EngineChoice, ModelArgs, ResultsArgs};
 use crate::packing::AskedPack;
 use crate::progress::Progress;
 use crate::source::{self, Model};
 use crate::text_out::{put, say};
+use crate::{interrupt, values};
 use monolith_engine::Engine;
 use monolith_harness::identity::tensors_sha256;
 use monolith_harness::prompts::prompt_ids;
@@ -20,11 +20,87 @@ use monolith_harness::report::write_readme;
 use monolith_harness::runs::RunFolder;
 use monolith_harness::subject::Ours;
 use monolith_model::Config;
-use monolith_pack::{Formats, Pack};
+use monolith_pack::{Formats, Pack, ScaleSearch};
+use std::ffi::OsString;
 use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+
+/// Measure what a weight format costs, against the same model in bf16
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    #[command(flatten)]
+    pub model: ModelArgs,
+    /// The candidate: a model folder, a pack, or a name in the hub's cache [default: the model]
+    #[arg(long, value_name = "MODEL", required_unless_present = "candidate_format")]
+    pub candidate: Option<OsString>,
+    /// The candidate's weights: bf16, fp8 or fp8-head-bf16 [default: as in the candidate]
+    #[arg(long, visible_alias = "format", value_name = "FORMAT", value_parser = values::formats())]
+    #[arg(hide_possible_values = true)]
+    pub candidate_format: Option<Formats>,
+    /// How the candidate's FP8 scales are chosen: amax or mse [default: amax, or as in the pack]
+    #[arg(long, value_name = "HOW", value_parser = values::scale_search())]
+    #[arg(hide_possible_values = true)]
+    pub scale_search: Option<ScaleSearch>,
+    /// The text to score, UTF-8 [default: heldout.txt in the model's folder]
+    #[arg(long, value_name = "FILE")]
+    pub text: Option<PathBuf>,
+    /// The prompts to continue, one JSON object per line
+    #[arg(long, value_name = "FILE", default_value = "data/prompts/quality.jsonl")]
+    pub prompts: PathBuf,
+    /// Tokens per window; each window starts with an empty cache
+    #[arg(long, value_name = "N", default_value_t = 1024)]
+    #[arg(value_parser = values::at_least_1(), allow_negative_numbers = true)]
+    pub window: usize,
+    /// Tokens from the start of one window to the start of the next; less than a window
+    #[arg(long, value_name = "N", default_value_t = 512)]
+    #[arg(value_parser = values::at_least_1(), allow_negative_numbers = true)]
+    pub stride: usize,
+    /// Use only the first N tokens of the text [default: all]
+    #[arg(long, value_name = "N", value_parser = values::at_least_1())]
+    #[arg(allow_negative_numbers = true)]
+    pub limit_tokens: Option<usize>,
+    /// Number of positions, evenly spaced in the text, at which the distributions are compared
+    #[arg(long, value_name = "N", default_value_t = 10_000)]
+    #[arg(value_parser = values::at_least_1(), allow_negative_numbers = true)]
+    pub kl_positions: usize,
+    /// Tokens to decode greedily after each prompt
+    #[arg(short = 'n', long = "n-gen", value_name = "N", default_value_t = 64)]
+    #[arg(value_parser = values::at_least_1(), allow_negative_numbers = true)]
+    pub new: usize,
+    /// The file that tools/control.py wrote for the model: transformers' tokens in bf16 and in f32.
+    /// The bf16 engine is then compared with f32 too, and the record holds both figures
+    #[arg(long, value_name = "FILE")]
+    pub control: Option<PathBuf>,
+    #[command(flatten)]
+    pub results: ResultsArgs,
+    #[command(flatten)]
+    pub engine: EngineArgs,
+}
+
+const EXAMPLES: &str = "Examples:
+  monolith quality -m data/tiny --candidate-format fp8
+  monolith quality --candidate-format fp8 --text wikitext-2-test.txt --control control.json
+  monolith quality --candidate qwen3-fp8.pack --text book.txt --limit-tokens 20000
+
+WikiText-2's test split, as commonly scored:
+  python3 -c 'from datasets import load_dataset as load
+  rows = load(\"Salesforce/wikitext\", \"wikitext-2-raw-v1\", split=\"test\")[\"text\"]
+  print(\"\\n\\n\".join(rows), end=\"\")' > wikitext-2-test.txt
+
+The control: how far bf16 and f32 agree with nothing quantized (it changes no threshold):
+  monolith ids --prompts data/prompts/quality.jsonl -o ids.json
+  python3 tools/control.py --model CHECKPOINT --ids ids.json --out control.json
+
+The model in bf16 is the reference. Both engines run over the same tokens, which gives the
+perplexity of the text, the KL divergence of the next-token distributions and the agreement of
+greedy tokens. The gate passes if the perplexity rises by at most 2% and 90% of the tokens agree
+while each engine decodes by itself; the exit code is 5 if not. A second verdict stands beside it:
+the same, but teacher-forced, with the candidate fed the reference's tokens. The record goes into
+the measuring run's folder and its path to stdout. Finished windows and prompts are kept: after
+Ctrl-C the same command continues from there.";
 
 /// Interval between two lines of progress if stderr is no terminal.
 const SAID_EVERY: Duration = Duration::from_secs(10);
@@ -34,7 +110,7 @@ const SAID_EVERY: Duration = Duration::from_secs(10);
 /// # Errors
 /// Code 5 if a threshold does not hold; code 2 for an unusable text or impossible options; a model
 /// or engine that is not available.
-pub fn run(args: &QualityArgs) -> Result<(), Exit> {
+pub fn run(args: &Args) -> Result<(), Exit> {
     if args.engine.context.is_some() {
         let what = "--context: it follows from --window and the prompts: omit it";
         return Err(Exit::message(Code::Usage, what));
@@ -128,7 +204,7 @@ fn reference_engine(args: &EngineArgs) -> EngineArgs {
 }
 
 /// Returns the text that `--text` names, or the one in the model's folder.
-fn text(args: &QualityArgs, model: &Model, vocab: usize) -> Result<TextIds, Exit> {
+fn text(args: &Args, model: &Model, vocab: usize) -> Result<TextIds, Exit> {
     let own = model.dir.join("heldout.txt");
     let path: PathBuf = match &args.text {
         Some(path) => path.clone(),
@@ -157,11 +233,7 @@ fn check_room(room: usize, config: &Config) -> Result<(), Exit> {
 }
 
 /// Reads how transformers continues the prompts in bf16 and in f32, with the reference's weights.
-fn control(
-    args: &QualityArgs,
-    pack: &Pack,
-    prompts: &[Vec<u32>],
-) -> Result<Option<ControlFile>, Exit> {
+fn control(args: &Args, pack: &Pack, prompts: &[Vec<u32>]) -> Result<Option<ControlFile>, Exit> {
     let read = |path: &PathBuf| {
         let tensors_sha256 = &tensors_sha256(pack);
         ControlFile::read(path, Wanted { tensors_sha256, prompts, new: args.new })

@@ -1,18 +1,32 @@
 //! `monolith report`
 
-use crate::args::ReportArgs;
 use crate::exit::{Code, Exit};
 use crate::measure::exit_of;
+use crate::options::ResultsArgs;
 use crate::progress::Progress;
 use crate::text_out::show;
 use monolith_harness::report::Report;
+
+/// Print the tables of all verified measurements
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    #[command(flatten)]
+    pub results: ResultsArgs,
+}
+
+const EXAMPLES: &str = "Examples:
+  monolith report
+  cargo xtask report                      the same, into the README
+
+A row has a speed only if its folder holds the passed gate; tables never mix GPUs.";
 
 /// Prints every processor's tables.
 ///
 /// # Errors
 /// Code 2 if the named results folder does not exist; a folder that cannot be read. Damaged or
 /// contradictory records are reported after the tables of the other runs.
-pub fn run(args: &ReportArgs) -> Result<(), Exit> {
+pub fn run(args: &Args) -> Result<(), Exit> {
     if let Some(folder) = args.results.results.as_ref().filter(|folder| !folder.is_dir()) {
         let what = format!("--results {}: no such folder", folder.display());
         return Err(Exit::message(Code::Usage, what));

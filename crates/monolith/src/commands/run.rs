@@ -1,26 +1,135 @@
 //! `monolith run`: prompt in, text out.
 
-use crate::args::{RunArgs, SamplingArgs};
 use crate::exit::{Code, Exit};
+use crate::file_out::write_file;
+use crate::kinds::{Kind, check_output};
+use crate::options::{EngineArgs, FormatArgs, ModelArgs};
 use crate::progress::{Progress, Unit};
-use crate::sample::{Sampler, Sampling};
-use crate::text_out::{Kind, check_output, put, say, write_file};
-use crate::{engine, interrupt, overhead::Recorded, prompt, source};
+use crate::text_out::{put, say};
+use crate::{engine, interrupt, source, values};
 use monolith_abi::dump::Dump;
 use monolith_engine::{Engine, EngineError};
 use monolith_pack::Pack;
 use monolith_text::{StopTokens, StreamDecoder};
 use monolith_xray::{Analysis, dump_file, page, trace_from_dump};
+use std::ffi::OsString;
 use std::ops::ControlFlow;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
+
+mod overhead;
+mod prompt;
+mod sample;
+
+use overhead::Recorded;
+use sample::{Sampler, Sampling};
+
+/// Continue a prompt: stream text to stdout, statistics to stderr
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    #[command(flatten)]
+    pub model: ModelArgs,
+    #[command(flatten)]
+    pub format: FormatArgs,
+    /// The prompt [default: standard input]
+    #[arg(short, long, value_name = "TEXT", conflicts_with = "file")]
+    pub prompt: Option<OsString>,
+    /// Read the prompt from a file, including the newline at its end
+    #[arg(short, long, value_name = "FILE")]
+    pub file: Option<PathBuf>,
+    /// Read special tokens in the prompt (<|im_end|>) as text; a chat template still writes its own
+    #[arg(long)]
+    pub literal: bool,
+    /// Largest number of tokens to generate
+    #[arg(short, long = "tokens", value_name = "N", default_value_t = 256)]
+    #[arg(value_parser = values::at_least_1(), allow_negative_numbers = true)]
+    pub n: usize,
+    /// Do not stop at the model's end-of-text tokens
+    #[arg(long)]
+    pub ignore_eos: bool,
+    /// Print one JSON object at the end instead of streaming text
+    #[arg(long)]
+    pub json: bool,
+    /// Print no statistics
+    #[arg(short, long)]
+    pub quiet: bool,
+    #[command(flatten)]
+    pub chat: ChatArgs,
+    #[command(flatten)]
+    pub sampling: SamplingArgs,
+    #[command(flatten)]
+    pub xray: XrayArgs,
+    #[command(flatten)]
+    pub engine: EngineArgs,
+}
+
+const EXAMPLES: &str = "Examples:
+  monolith run -p 'The capital of France is' -n 32
+  monolith run --chat --no-think -p 'Write a haiku about memory bandwidth'
+  monolith run -f notes.txt --temperature 0.7 --top-p 0.9 --seed 1
+  echo 'Once upon a time' | monolith run -m data/tiny
+  monolith run -p 'Hello' --json | jq .tok_s
+  monolith run -p 'Hello' --xray step.json.gz     for the page; .xray: for `monolith xray`
+
+Ctrl-C ends the text after the current token and prints the statistics; a second one ends the
+program at once.";
+
+/// How the prompt is passed to a chat model.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Chat")]
+pub struct ChatArgs {
+    /// Wrap the prompt in the model's chat template
+    #[arg(long)]
+    pub chat: bool,
+    /// System message of the chat
+    #[arg(long, value_name = "TEXT", requires = "chat")]
+    pub system: Option<String>,
+    /// Ask the chat template to turn the model's thinking off
+    #[arg(long, requires = "chat")]
+    pub no_think: bool,
+}
+
+/// How the next token is chosen.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Sampling")]
+pub struct SamplingArgs {
+    /// Sampling temperature; 0 is greedy, and the other sampling options then have no effect
+    #[arg(long, value_name = "T", default_value_t = 0.0, allow_negative_numbers = true)]
+    #[arg(value_parser = values::temperature)]
+    pub temperature: f32,
+    /// Nucleus sampling: keep the likeliest tokens that together have this probability
+    #[arg(long, value_name = "P", default_value_t = 1.0, allow_negative_numbers = true)]
+    #[arg(value_parser = values::share)]
+    pub top_p: f32,
+    /// Keep only the K likeliest tokens; 0 keeps all
+    #[arg(long, value_name = "K", default_value_t = 0)]
+    pub top_k: usize,
+    /// Seed of the sampler: the same seed gives the same text
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub seed: u64,
+}
+
+/// Which step is recorded, and into which file.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "X-ray")]
+pub struct XrayArgs {
+    /// Record one step and write its trace for the page, or its dump if FILE ends in .xray
+    #[arg(id = "xray", long, value_name = "FILE")]
+    pub file: Option<PathBuf>,
+    /// Number of the generated token whose step is recorded, from 1; if the text ends earlier, the
+    /// last step is recorded
+    #[arg(long = "xray-at", value_name = "N", default_value_t = 16, requires = "xray")]
+    #[arg(value_parser = values::at_least_1(), allow_negative_numbers = true)]
+    pub at: usize,
+}
 
 /// Continues a prompt.
 ///
 /// # Errors
 /// A model that is missing or damaged, an engine that cannot run, a prompt that is empty or does
 /// not fit.
-pub fn run(args: &RunArgs) -> Result<(), Exit> {
+pub fn run(args: &Args) -> Result<(), Exit> {
     let begin = Instant::now();
     let headline = engine::options(&args.engine)?;
     let options = match &args.xray.file {
@@ -89,7 +198,7 @@ struct Outcome {
 }
 
 struct Decode<'a> {
-    args: &'a RunArgs,
+    args: &'a Args,
     engine: &'a mut dyn Engine,
     stop: StopTokens,
     sampler: Sampler,
@@ -344,7 +453,7 @@ fn is_dump(path: &Path) -> bool {
 }
 
 /// Writes the dump or the page's trace, and the analysis to stderr.
-fn write_trace(args: &RunArgs, path: &Path, dump: &Dump) -> Result<(), Exit> {
+fn write_trace(args: &Args, path: &Path, dump: &Dump) -> Result<(), Exit> {
     let trace = trace_from_dump(dump)?;
     let bytes = if is_dump(path) { dump_file::write(dump) } else { page::write(&trace) };
     write_file(path, &bytes)?;

@@ -1,20 +1,48 @@
 //! `monolith synth`
 
-use crate::args::SynthArgs;
 use crate::exit::{Code, Exit, OrExit};
 use crate::text_out::say;
 use crate::{interrupt, progress, room, source};
 use monolith_model::synth::{self, Deltas, Progress};
 use monolith_model::{Config, ModelError};
+use std::ffi::OsString;
 use std::io::ErrorKind;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
+
+/// Make a model with synthetic weights; the same seed gives the same weights
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    /// A named shape (qwen3-0.6b, tiny), or the path of a config.json
+    #[arg(long, value_name = "SHAPE", default_value = "qwen3-0.6b")]
+    pub shape: OsString,
+    /// Seed of the weights
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub seed: u64,
+    /// Rebuild the trained model from the deltas in this folder (data/standin), and check its hash
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["shape", "seed"])]
+    pub deltas: Option<PathBuf>,
+    /// The folder to make; if it exists, it must be empty
+    #[arg(short, long, value_name = "DIR")]
+    pub out: PathBuf,
+}
+
+const EXAMPLES: &str = "Examples:
+  monolith synth -o synthetic
+  monolith synth --shape tiny --seed 7 -o small
+  monolith diff -m small
+  monolith synth --deltas data/standin -o standin
+  monolith run -m standin -p \"He opened the door and\"
+
+A synthetic model has no tokenizer: `diff` and `pack` accept it, but `run` needs a tokenizer beside
+it. A model rebuilt from deltas has one; it is kept only if its sha256 is the recorded one.";
 
 /// Writes a model with synthetic weights, or one made of such weights and deltas.
 ///
 /// # Errors
 /// An unknown shape, deltas that are damaged, a folder that exists, a full disk.
-pub fn run(args: &SynthArgs) -> Result<(), Exit> {
+pub fn run(args: &Args) -> Result<(), Exit> {
     match &args.deltas {
         Some(dir) => {
             let metadata = std::fs::metadata(dir);
@@ -40,7 +68,7 @@ pub fn run(args: &SynthArgs) -> Result<(), Exit> {
 
 /// Writes with a progress bar, then prints the size and the speed.
 fn written(
-    args: &SynthArgs,
+    args: &Args,
     config: &Config,
     what: &str,
     write: impl FnOnce(Progress) -> Result<(), ModelError>,

@@ -1,59 +1,43 @@
 //! `monolith xray`: the analysis of a recorded step, and its files for other viewers.
 
-use crate::args::{ExportFormat, XrayAnalyzeArgs, XrayCommand, XrayExportArgs};
 use crate::exit::{Code, Exit, OrExit};
-use crate::text_out::{Kind, check_output, put, say, show, write_file};
 use anyhow::Context;
-use monolith_xray::export::{self, GanttOptions};
-use monolith_xray::{Analysis, Trace, TraceError, dump_file, page, trace_from_dump};
-use std::path::{Path, PathBuf};
+use monolith_xray::{Trace, TraceError, dump_file, page, trace_from_dump};
+use std::path::Path;
+
+mod analyze;
+mod export;
+mod fault;
+mod record;
+
+/// Show where a recorded step's time went, or export it for a viewer
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    /// What to do with it.
+    #[command(subcommand)]
+    command: Command,
+}
+
+const EXAMPLES: &str = "Examples:
+  monolith xray record --at 16            writes VARIANT-16.xray, such as bf16-flag-16.xray
+  monolith run -p 'Hello' --xray step.xray
+  monolith xray analyze step.xray
+  monolith xray export step.xray --to perfetto";
+
+commands! {
+    Analyze(analyze),
+    Export(export),
+    Record(record),
+    Fault(fault),
+}
 
 /// Records, analyzes or exports a step, or shows why a step timed out.
 ///
 /// # Errors
 /// Code 2 for a missing file, code 1 for one that is neither a dump nor a trace.
-pub fn run(command: &XrayCommand) -> Result<(), Exit> {
-    match command {
-        XrayCommand::Analyze(args) => analyze(args),
-        XrayCommand::Export(args) => export(args),
-        XrayCommand::Record(args) => super::xray_record::run(args),
-        XrayCommand::Fault(args) => super::xray_fault::run(args),
-    }
-}
-
-fn analyze(args: &XrayAnalyzeArgs) -> Result<(), Exit> {
-    let analysis = Analysis::of(&read(&args.file)?);
-    if args.json {
-        put(&format!("{}\n", serde_json::to_string(&analysis)?))?;
-    } else {
-        show(&analysis.to_string())?;
-    }
-    Ok(())
-}
-
-fn export(args: &XrayExportArgs) -> Result<(), Exit> {
-    let path = args.out.clone().unwrap_or_else(|| beside(&args.file, args.to));
-    if same_file(&path, &args.file) {
-        let what = format!("{} is the input file: name another with -o", path.display());
-        return Err(Exit::message(Code::Usage, what));
-    }
-    check_output(&path, kind(args.to))?;
-    let trace = read(&args.file)?;
-    let bytes = match args.to {
-        ExportFormat::Page => page::write(&trace),
-        ExportFormat::Perfetto => export::perfetto(&trace),
-        ExportFormat::Chrome => export::chrome(&trace),
-        ExportFormat::Speedscope => export::speedscope(&trace),
-        ExportFormat::Csv => export::csv(&trace),
-        ExportFormat::Png => export::gantt(&trace, &GanttOptions::default())?,
-    };
-    write_file(&path, &bytes)?;
-    if trace.is_reduced() {
-        let lacks = "a page's trace has no loader spans and no single copies";
-        say(&format!("monolith: {lacks}: {} has none either", path.display()));
-    }
-    put(&format!("{}\n", path.display()))?;
-    Ok(())
+pub fn run(args: &Args) -> Result<(), Exit> {
+    args.command.run()
 }
 
 /// Reads a recorded step from a dump or a page's trace, told apart by the first bytes.
@@ -79,43 +63,5 @@ fn read(path: &Path) -> Result<Trace, Exit> {
             Err(Exit::message(Code::Failure, what))
         }
         other => other.with_context(name).or_exit(Code::Failure),
-    }
-}
-
-/// Returns the file's name with the format's extension, in the same folder.
-fn beside(file: &Path, to: ExportFormat) -> PathBuf {
-    let name = file.file_name().unwrap_or_default().to_string_lossy();
-    let endings = [".xray", ".json.gz", ".json", ".gz"];
-    let stem = endings.iter().find_map(|ending| name.strip_suffix(ending)).unwrap_or(&name);
-    file.with_file_name(format!("{stem}{}", ending(to)))
-}
-
-fn ending(to: ExportFormat) -> &'static str {
-    match to {
-        ExportFormat::Page => ".json.gz",
-        ExportFormat::Perfetto => ".pftrace",
-        // Not `.chrome.json`: speedscope mistakes that for a CPU profile from Chrome.
-        ExportFormat::Chrome => ".chrome-trace.json",
-        ExportFormat::Speedscope => ".speedscope.json",
-        ExportFormat::Csv => ".csv",
-        ExportFormat::Png => ".png",
-    }
-}
-
-fn kind(to: ExportFormat) -> Kind {
-    match to {
-        ExportFormat::Page => Kind::Trace,
-        ExportFormat::Perfetto => Kind::Perfetto,
-        ExportFormat::Chrome => Kind::Chrome,
-        ExportFormat::Speedscope => Kind::Speedscope,
-        ExportFormat::Csv => Kind::Csv,
-        ExportFormat::Png => Kind::Png,
-    }
-}
-
-fn same_file(a: &Path, b: &Path) -> bool {
-    match (a.canonicalize(), b.canonicalize()) {
-        (Ok(a), Ok(b)) => a == b,
-        _ => false,
     }
 }

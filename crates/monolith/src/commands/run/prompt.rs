@@ -1,6 +1,6 @@
 //! The prompt: its text, its tokens, and whether the model can take them.
 
-use crate::args::RunArgs;
+use super::Args;
 use crate::exit::{Code, Exit, OrExit};
 use crate::source::Model;
 use crate::text_out::say;
@@ -16,7 +16,7 @@ const PROMPT_BYTES_MAX: u64 = 16 << 20;
 ///
 /// # Errors
 /// Code 2 for a prompt that is missing, empty, too long or not UTF-8.
-pub fn read(args: &RunArgs) -> Result<String, Exit> {
+pub fn read(args: &Args) -> Result<String, Exit> {
     let (what, bytes) = if let Some(prompt) = &args.prompt {
         ("the prompt".into(), prompt.clone().into_encoded_bytes())
     } else if let Some(path) = &args.file {
@@ -57,7 +57,7 @@ fn read_bounded(from: impl Read, what: &str) -> Result<Vec<u8>, Exit> {
 /// The model has no chat template, or the template refuses the messages.
 pub fn encode(
     text: String,
-    args: &RunArgs,
+    args: &Args,
     model: &Model,
     tokenizer: &Tokenizer,
 ) -> Result<Vec<u32>, Exit> {

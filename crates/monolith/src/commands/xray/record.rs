@@ -1,11 +1,13 @@
 //! `monolith xray record`: a step of a decode loop, and the cost of recording.
 
-use crate::args::XrayRecordArgs;
 use crate::exit::{Code, Exit};
+use crate::file_out::write_file;
+use crate::kinds::{Kind, check_output};
 use crate::measure::{exit_of, input_exit};
+use crate::options::{EngineArgs, FormatArgs, ModelArgs};
 use crate::progress::Progress;
-use crate::text_out::{Kind, check_output, put, say, write_file};
-use crate::{engine, source};
+use crate::text_out::{put, say};
+use crate::{engine, source, values};
 use anyhow::Context;
 use monolith_abi::dump::Dump;
 use monolith_engine::Engine;
@@ -14,12 +16,51 @@ use monolith_harness::prompts::PromptIds;
 use monolith_xray::{Analysis, dump_file, trace_from_dump};
 use std::path::PathBuf;
 
+/// Record a step in the middle of a decode loop, and what recording costs
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    #[command(flatten)]
+    pub model: ModelArgs,
+    #[command(flatten)]
+    pub format: FormatArgs,
+    /// Positions of the steps to record, one file each
+    #[arg(long, value_name = "N,...", value_delimiter = ',', default_value = "16")]
+    pub at: Vec<usize>,
+    /// Steps of the loop; the step in its middle is recorded
+    #[arg(short = 'n', long = "n-gen", value_name = "N", default_value_t = 64)]
+    #[arg(value_parser = values::at_least_1(), allow_negative_numbers = true)]
+    pub steps: usize,
+    /// Number of timed loops for each of the two builds, recording and headline
+    #[arg(short = 'r', long = "repetitions", value_name = "N", default_value_t = 5)]
+    #[arg(value_parser = values::at_least_1(), allow_negative_numbers = true)]
+    pub runs: usize,
+    /// The prompts' token ids, as written by `monolith ids` [default: made-up ids]
+    #[arg(long, value_name = "FILE")]
+    pub ids: Option<PathBuf>,
+    /// The folder for the dumps; each file is named after its variant and position
+    #[arg(short, long, value_name = "DIR", default_value = ".")]
+    pub out: PathBuf,
+    /// Print no analysis on stderr
+    #[arg(short, long)]
+    pub quiet: bool,
+    #[command(flatten)]
+    pub engine: EngineArgs,
+}
+
+const EXAMPLES: &str = "Examples:
+  monolith xray record -m data/tiny --at 16,128
+  monolith xray record --engine cuda --at 16,2048 -o dumps
+
+The recording and the headline build run the same loop alternately; the dump says how much slower
+the recording build is. The files' names go to stdout.";
+
 /// Records a step at each position.
 ///
 /// # Errors
 /// A missing or damaged model, an engine that cannot run or record, positions beyond the context,
 /// tokens of the recording build that differ.
-pub fn run(args: &XrayRecordArgs) -> Result<(), Exit> {
+pub fn run(args: &Args) -> Result<(), Exit> {
     let options = engine::options(&args.engine)?.only_first();
     let ids = args.ids.as_deref().map(PromptIds::read).transpose().map_err(input_exit)?;
     let model = source::find(&args.model.model)?;
@@ -64,12 +105,12 @@ fn show(dump: &Dump) -> Result<(), Exit> {
     Ok(())
 }
 
-fn path(args: &XrayRecordArgs, variant: &str, position: usize) -> PathBuf {
+fn path(args: &Args, variant: &str, position: usize) -> PathBuf {
     args.out.join(format!("{variant}-{position}.xray"))
 }
 
 /// Checks that all positions fit, with the rest of their loops.
-fn check(args: &XrayRecordArgs, engine: &dyn Engine) -> Result<(), Exit> {
+fn check(args: &Args, engine: &dyn Engine) -> Result<(), Exit> {
     let context = engine.info().context;
     let twice = args.at.iter().enumerate().find(|&(index, at)| args.at[..index].contains(at));
     if let Some((_, at)) = twice {

@@ -1,29 +1,25 @@
-//! `monolith completions` and `monolith man`.
+//! `monolith man`
 
-use crate::args::Cli;
-use crate::exit::Exit;
+use crate::cli::{Cli, ENVIRONMENT};
+use crate::exit::{self, Exit};
 use crate::text_out::put;
-use crate::{examples, exit};
 use clap::{Command, CommandFactory};
-use clap_complete::Shell;
 use clap_mangen::Man;
 
-/// Prints a completion script.
-///
-/// # Errors
-/// The reader closed the pipe.
-pub fn completions(shell: Shell) -> Result<(), Exit> {
-    let mut script = Vec::new();
-    clap_complete::generate(shell, &mut Cli::command(), "monolith", &mut script);
-    put(&String::from_utf8_lossy(&script))?;
-    Ok(())
-}
+/// Print the manual page
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {}
+
+const EXAMPLES: &str = "Examples:
+  monolith man | man -l -
+  monolith man > ~/.local/share/man/man1/monolith.1";
 
 /// Prints the manual page, with one section per command.
 ///
 /// # Errors
 /// The reader closed the pipe.
-pub fn man() -> Result<(), Exit> {
+pub fn run(_: &Args) -> Result<(), Exit> {
     let command = Cli::command();
     let mut page = Vec::new();
     let whole = Man::new(command.clone());
@@ -35,7 +31,7 @@ pub fn man() -> Result<(), Exit> {
     for command in command.get_subcommands() {
         page.push_str(&section("monolith", command)?);
     }
-    for (title, text) in [("EXIT STATUS", exit::TABLE), ("ENVIRONMENT", examples::ENVIRONMENT)] {
+    for (title, text) in [("EXIT STATUS", exit::TABLE), ("ENVIRONMENT", ENVIRONMENT)] {
         let lines: String = text.lines().skip(1).map(|line| format!("{line}\n")).collect();
         page.push_str(&format!(".SH {title}\n.nf\n{}.fi\n", lines.replace('-', "\\-")));
     }
