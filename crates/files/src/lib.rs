@@ -10,11 +10,13 @@
 
 mod kind;
 mod lines;
+mod live;
 mod temporary;
 mod whole;
 
 pub use kind::FileKind;
 pub use lines::{Appended, append_lines};
+pub use live::remove_unfinished;
 pub use temporary::remove_stale;
 pub use whole::{WholeFile, WholeFolder, rename, sync_watched, write_whole};
 

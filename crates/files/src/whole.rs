@@ -1,5 +1,6 @@
 //! Files and folders that appear whole or not at all.
 
+use crate::live::Live;
 use crate::temporary::{PREFIX, RANDOM, SUFFIX, hold, remove_stale};
 use crate::{Error, folder_of};
 use std::fs::File;
@@ -27,6 +28,7 @@ pub fn write_whole(path: &Path, bytes: &[u8]) -> Result<(), Error> {
 pub struct WholeFile {
     path: PathBuf,
     temporary: NamedTempFile,
+    live: Live,
 }
 
 impl WholeFile {
@@ -40,13 +42,14 @@ impl WholeFile {
         let create = || {
             loop {
                 let temporary = temporary_in(folder, new_file)?;
+                let live = Live::of(temporary.path());
                 if hold(temporary.as_file(), temporary.path())? {
-                    return Ok(temporary);
+                    return Ok((temporary, live));
                 }
             }
         };
-        let temporary = create().map_err(Error::of(path))?;
-        Ok(WholeFile { path: path.to_owned(), temporary })
+        let (temporary, live) = create().map_err(Error::of(path))?;
+        Ok(WholeFile { path: path.to_owned(), temporary, live })
     }
 
     /// The open file, for callers that write at offsets.
@@ -65,10 +68,11 @@ impl WholeFile {
     /// # Errors
     /// A full disk, or a folder of this name.
     pub fn commit(self) -> Result<(), Error> {
-        let WholeFile { path, temporary } = self;
+        let WholeFile { path, temporary, live } = self;
         let commit = || {
             temporary.as_file().sync_all()?;
             temporary.persist(&path).map_err(|error| error.error)?;
+            drop(live);
             sync_folder(folder_of(&path))
         };
         commit().map_err(Error::of(&path))
@@ -188,14 +192,15 @@ pub fn rename(from: &Path, to: &Path) -> Result<(), Error> {
 
 /// A folder that is removed when this is dropped, if it still has its name.
 #[derive(Debug)]
-struct TemporaryFolder(PathBuf);
+struct TemporaryFolder(PathBuf, Live);
 
 impl TemporaryFolder {
     fn create_in(parent: &Path) -> io::Result<TemporaryFolder> {
         let made = temporary_in(parent, |path| std::fs::create_dir(path))?;
         // What tempfile removes is a file.
         let path = made.into_temp_path().keep().map_err(|error| error.error)?;
-        Ok(TemporaryFolder(path))
+        let live = Live::of(&path);
+        Ok(TemporaryFolder(path, live))
     }
 }
 

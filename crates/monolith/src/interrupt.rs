@@ -2,8 +2,9 @@
 //!
 //! A command with nothing to clean up is ended at once, with code 130. A command that has files to
 //! clean up or a partial result to finish holds a [`Guard`] and checks [`raised`] in its loops. A
-//! guard gives time, not immunity: a program that does not check for [`GRACE`] is ended anyway (the
-//! next command recognizes its temporary file as stale and removes it).
+//! guard gives time, not immunity: a program that does not check for [`GRACE`] is ended anyway, and
+//! its temporaries are removed. (Those of a second Ctrl-C are left; the next command recognizes them as
+//! stale.)
 
 use crate::exit::Code;
 use crate::progress;
@@ -70,6 +71,7 @@ fn answer() {
 /// Ends the program with code 130 and this message.
 pub fn end(message: &str) -> ! {
     progress::clear();
+    monolith_files::remove_unfinished();
     say(&format!("monolith: {message}"));
     // Not `std::process::exit`: its exit handlers may wait for the interrupted thread.
     low_level::exit(Code::Interrupted as i32)
