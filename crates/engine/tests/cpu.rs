@@ -5,7 +5,7 @@ mod common;
 use common::{assert_agrees, decode, intermediates, pack, pack_as, random, random_codes};
 
 use monolith_abi::dump::{NO_BLOCK, Stamp};
-use monolith_abi::{EventKind, Phase};
+use monolith_abi::{EventKind, MatrixKind, Phase, WeightFormat};
 use monolith_engine::cpu::{Injected, simd::Simd};
 use monolith_engine::{CpuEngine, CpuOptions, Engine, EngineError};
 use monolith_model::{Config, LayerTensor, MemoryWeights, Tensor};
@@ -337,10 +337,13 @@ fn every_format_agrees_with_the_reference() {
     for tied in [true, false] {
         let config = Config { tied, ..config() };
         let weights = random_codes(&config, 43);
-        for formats in Formats::NAMED {
+        // The last map is mixed: both formats in each layer, and of each activation.
+        let mixed = [MatrixKind::GateUp, MatrixKind::OProj].into_iter();
+        let mixed = mixed.fold(Formats::FP8, |all, kind| all.with(kind, WeightFormat::Bf16));
+        for formats in Formats::NAMED.into_iter().chain([mixed]) {
             let pack = pack_as(&weights, formats);
             let mut engine = CpuEngine::load(pack, &options(3)).expect("loads");
-            assert!(engine.info().variant.starts_with(formats.name()));
+            assert!(engine.info().variant.starts_with(&*formats.name()));
             let place = format!("{}, tied {tied}", formats.name());
             assert_agrees(&mut engine, &weights, &[TOLERANCE; 20], &place);
         }

@@ -2,6 +2,7 @@
 
 use crate::{Bf16View, e4m3};
 use half::{bf16, f16};
+use monolith_abi::WeightFormat;
 use rayon::prelude::*;
 use std::borrow::Cow;
 use std::ops::Range;
@@ -152,6 +153,15 @@ pub enum StoredView<'a> {
 }
 
 impl<'a> StoredView<'a> {
+    /// The weight format that holds the values without a further loss; F32 and F16 are read as
+    /// bf16.
+    pub fn format(&self) -> WeightFormat {
+        match self {
+            StoredView::Bf16(_) | StoredView::Wide(_) => WeightFormat::Bf16,
+            StoredView::Fp8(_) => WeightFormat::Fp8,
+        }
+    }
+
     /// Number of rows.
     pub fn rows(&self) -> usize {
         match self {
