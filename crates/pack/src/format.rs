@@ -236,7 +236,10 @@ mod tests {
         let text = serde_json::to_string(&MIXED_FORMATS).unwrap();
         assert_eq!(
             text,
-            r#"{"layers":"mixed","head":"fp8","qkv":"bf16","o_proj":"fp8","gate_up":"fp8","down":"fp8"}"#
+            concat!(
+                r#"{"layers":"mixed","head":"fp8","#,
+                r#""qkv":"bf16","o_proj":"fp8","gate_up":"fp8","down":"fp8"}"#
+            )
         );
         assert_eq!(serde_json::from_str::<Formats>(&text).unwrap(), MIXED_FORMATS);
     }
