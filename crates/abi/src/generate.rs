@@ -1,5 +1,6 @@
 //! The same facts, written out for the other languages.
 
+use crate::formats::{TILE_ROWS, bf16, fp8};
 use crate::kernel::{self, Control, FaultRecord, StepArgs};
 use crate::step::{
     Dims, Epilogue, HEAD, LAYER_MATVECS, MATVECS, Matvec, RULES, SHARED, SharedField, Sizes,
@@ -7,7 +8,7 @@ use crate::step::{
 };
 use crate::wire::{Derived, Kind, Named, Rule, define};
 use crate::xray::{self, XrayBlock, XrayHeader};
-use crate::{EventKind, Handoff, Launch, Moment, Phase, WaitKind, WeightFormat, dump, pack};
+use crate::{EventKind, Handoff, Launch, Moment, Phase, WaitKind, WeightFormat, dump};
 use std::fmt::Write;
 
 /// A generated file: its path from the repository's root, and its text.
@@ -69,12 +70,12 @@ fn cuda() -> String {
     cuda_enum(&mut text, "WeightFormat", WeightFormat::ALL.iter().map(|of| format!("{of:?}")));
     for (name, value) in [
         ("NO_LAYER", u32::from(dump::NO_LAYER)),
-        ("TILE_ROWS", pack::TILE_ROWS as u32),
-        ("FRAGMENT_COLS", pack::FRAGMENT_COLS as u32),
-        ("FRAGMENT_BYTES_BF16", pack::FRAGMENT_BYTES_BF16 as u32),
-        ("FRAGMENT_COLS_FP8", pack::FRAGMENT_COLS_FP8 as u32),
-        ("FRAGMENT_BYTES_FP8", pack::FRAGMENT_BYTES_FP8 as u32),
-        ("SCALE_BYTES_FP8", pack::SCALE_BYTES_FP8 as u32),
+        ("TILE_ROWS", TILE_ROWS as u32),
+        ("FRAGMENT_COLS", bf16::FRAGMENT_COLS as u32),
+        ("FRAGMENT_BYTES_BF16", bf16::FRAGMENT_BYTES as u32),
+        ("FRAGMENT_COLS_FP8", fp8::FRAGMENT_COLS as u32),
+        ("FRAGMENT_BYTES_FP8", fp8::FRAGMENT_BYTES as u32),
+        ("SCALE_BYTES_FP8", fp8::SCALE_BYTES as u32),
         ("BLOCKS_MAX", kernel::BLOCKS_MAX),
         ("EOS_MAX", kernel::EOS_MAX as u32),
         ("NOT_A_NUMBER", kernel::NOT_A_NUMBER),

@@ -6,12 +6,14 @@
 pub mod wire;
 pub mod dump;
 pub mod fault;
+pub mod formats;
 pub mod generate;
 pub mod kernel;
 pub mod pack;
 pub mod step;
 pub mod xray;
 
+pub use formats::{MatrixKind, ProductPath, WeightFormat};
 pub use xray::Moment;
 
 wire_enum! {
@@ -80,16 +82,6 @@ wire_enum! {
         Consumer = 0, "consumer";
         /// The lane that streams the weights.
         Loader = 1, "loader";
-    }
-}
-
-wire_enum! {
-    /// How a matrix's weights are encoded.
-    WeightFormat {
-        /// As in the checkpoint.
-        Bf16 = 0, "bf16";
-        /// E4M3 (four bits of exponent, three of mantissa, no infinities), and an f32 scale a row.
-        Fp8 = 1, "fp8";
     }
 }
 

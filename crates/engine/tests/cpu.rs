@@ -6,7 +6,7 @@ use common::promises::{self, TOLERANCE};
 use common::{decode, intermediates, pack, pack_as, random, random_codes};
 
 use monolith_abi::dump::{NO_BLOCK, Stamp};
-use monolith_abi::{EventKind, Phase};
+use monolith_abi::{EventKind, MatrixKind, Phase, WeightFormat};
 use monolith_engine::cpu::{Injected, simd::Simd};
 use monolith_engine::{CpuEngine, CpuOptions, Engine, EngineError};
 use monolith_model::{Config, LayerTensor, MemoryWeights, Tensor};
@@ -305,6 +305,16 @@ fn damaged_weights_are_an_error_and_not_a_token() {
 #[test]
 fn every_format_agrees_with_the_reference() {
     promises::every_format_agrees(&config(), &[TOLERANCE; 20], |pack| {
+        CpuEngine::load(pack, &options(3)).expect("loads")
+    });
+}
+
+/// Both formats in each layer, and of each activation.
+#[test]
+fn a_mixed_map_agrees_with_the_reference() {
+    let mixed = [MatrixKind::GateUp, MatrixKind::OProj].into_iter();
+    let mixed = mixed.fold(Formats::FP8, |all, kind| all.with(kind, WeightFormat::Bf16));
+    promises::a_format_agrees(&config(), mixed, &[TOLERANCE; 20], |pack| {
         CpuEngine::load(pack, &options(3)).expect("loads")
     });
 }

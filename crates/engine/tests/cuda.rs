@@ -12,7 +12,7 @@ use common::{decode, intermediates, pack, pack_as, random, random_codes};
 use libtest_mimic::{Arguments, Trial};
 use monolith_abi::dump::{Dump, NO_BLOCK, NO_LAYER, Stamp};
 use monolith_abi::kernel::{EOS_MAX, INJECTED_NO_LOAD, INJECTED_NO_POST, INJECTED_NO_RELEASE};
-use monolith_abi::{EventKind, Phase, Role, WaitKind, WeightFormat};
+use monolith_abi::{EventKind, Phase, Role, WaitKind};
 use monolith_engine::cuda::{Injected, usable};
 use monolith_engine::{CudaEngine, CudaOptions, Engine, EngineError};
 use monolith_kernels::Variant;
@@ -110,7 +110,7 @@ fn every_format_agrees_with_the_reference() {
 
 fn a_variant_of_another_format_is_refused() {
     let weights = random_codes(&config(), 43);
-    let variant = Variant::of_formats(WeightFormat::Fp8, WeightFormat::Fp8);
+    let variant = Variant::of_formats(Formats::FP8.map());
     let options = CudaOptions { variant, ..CudaOptions::default() };
     let Err(error) = CudaEngine::load(pack(&weights), &options) else { panic!("it was loaded") };
     let said = error.to_string();

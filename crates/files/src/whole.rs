@@ -121,12 +121,12 @@ impl WholeFolder {
         let create = || {
             loop {
                 let temporary = TemporaryFolder::create_in(parent)?;
-                let lock = match File::open(&temporary.0) {
+                let lock = match File::open(&temporary.path) {
                     // Another process removed it before it was locked.
                     Err(error) if error.kind() == ErrorKind::NotFound => continue,
                     opened => opened?,
                 };
-                if hold(&lock, &temporary.0)? {
+                if hold(&lock, &temporary.path)? {
                     return Ok((temporary, lock));
                 }
             }
@@ -137,7 +137,7 @@ impl WholeFolder {
 
     /// The path for files until [`WholeFolder::commit`].
     pub fn temporary_path(&self) -> &Path {
-        &self.temporary.0
+        &self.temporary.path
     }
 
     /// Gives the folder its name. Its files are on the disk if their writers synced them
@@ -148,8 +148,8 @@ impl WholeFolder {
     pub fn commit(self) -> Result<(), Error> {
         let WholeFolder { path, temporary, lock } = self;
         let commit = || {
-            sync_folder(&temporary.0)?;
-            std::fs::rename(&temporary.0, &path)?;
+            sync_folder(&temporary.path)?;
+            std::fs::rename(&temporary.path, &path)?;
             sync_folder(folder_of(&path))
         };
         let committed = commit().map_err(Error::of(&path));
@@ -192,7 +192,11 @@ pub fn rename(from: &Path, to: &Path) -> Result<(), Error> {
 
 /// A folder that is removed when this is dropped, if it still has its name.
 #[derive(Debug)]
-struct TemporaryFolder(PathBuf, Live);
+struct TemporaryFolder {
+    path: PathBuf,
+    /// On the list while the folder is temporary.
+    _live: Live,
+}
 
 impl TemporaryFolder {
     fn create_in(parent: &Path) -> io::Result<TemporaryFolder> {
@@ -200,13 +204,13 @@ impl TemporaryFolder {
         // What tempfile removes is a file.
         let path = made.into_temp_path().keep().map_err(|error| error.error)?;
         let live = Live::of(&path);
-        Ok(TemporaryFolder(path, live))
+        Ok(TemporaryFolder { path, _live: live })
     }
 }
 
 impl Drop for TemporaryFolder {
     fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
+        let _ = std::fs::remove_dir_all(&self.path);
     }
 }
 

@@ -1,7 +1,6 @@
 //! The GPU architectures that the kernels are compiled for, and their limits.
 
 use crate::{KernelError, Variant};
-use monolith_abi::WeightFormat;
 use monolith_abi::step::Tuning;
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -37,7 +36,7 @@ const SM_90A: ArchRow = ArchRow {
         // Weights of half the size: a tile of 1,024 columns is one stage, and all warps multiply
         // it. On an H200 a token took 551 us with four teams, 543 us with two, 537 us with one
         // (notes/fp8.md).
-        teams: if variant.format == WeightFormat::Fp8 { 1 } else { 4 },
+        teams: if variant.format.bits() <= 8 { 1 } else { 4 },
         stages: 8,
         ..plain(variant)
     },

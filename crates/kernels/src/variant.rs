@@ -1,6 +1,7 @@
 //! The variant table: every kernel is a row of it.
 
 use crate::{Arch, KernelError, Shape};
+use monolith_abi::formats::FormatMap;
 use monolith_abi::step::{Step, Tuning, shared_bytes};
 use monolith_abi::{Handoff, Launch, WeightFormat};
 
@@ -112,11 +113,15 @@ impl Variant {
         if layers == head { layers.into() } else { format!("{layers}, head {head}") }
     }
 
-    /// Returns the first row of a format that does not record.
-    pub fn of_formats(layers: WeightFormat, head: WeightFormat) -> Option<&'static Variant> {
-        let fits =
-            |row: &&Variant| (row.format, row.head_format, row.xray) == (layers, head, false);
-        TABLE.iter().find(fits)
+    /// Returns whether the row's kernel multiplies by matrices of these formats: it has one for all
+    /// matrices of the layers, and one for LM head and embedding.
+    pub fn runs(&self, formats: FormatMap) -> bool {
+        FormatMap::new(self.format, self.head_format) == formats
+    }
+
+    /// Returns the first row for these formats that does not record.
+    pub fn of_formats(formats: FormatMap) -> Option<&'static Variant> {
+        TABLE.iter().find(|row| row.runs(formats) && !row.xray)
     }
 
     /// Returns the constants of the row and the shape under the names in the kernels' sources.

@@ -14,8 +14,8 @@ pub mod tensor;
 pub use checkpoint::Checkpoint;
 pub use config::Config;
 pub use memory::MemoryWeights;
-pub use stored::{Fp8View, ScaleType, StoredView, WideType, WideView};
-pub use tensor::{Bf16View, LayerTensor, Tensor, Weights};
+pub use stored::{Bf16View, Fp8View, ScaleType, StoredView, WideType, WideView};
+pub use tensor::{LayerTensor, Tensor, Weights};
 
 use std::path::PathBuf;
 

@@ -1,8 +1,6 @@
 //! The tensors of a dense Qwen3 checkpoint: names, shapes, and views of their values.
 
-use crate::{Config, StoredView};
-use half::bf16;
-use std::ops::Range;
+use crate::{Bf16View, Config, StoredView};
 
 /// A tensor of one layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -142,59 +140,6 @@ impl Tensor {
                         | LayerTensor::KNorm
                 )
         )
-    }
-}
-
-/// A row-major bf16 matrix in memory. The bytes need not be aligned.
-#[derive(Clone, Copy, Debug)]
-pub struct Bf16View<'a> {
-    /// Number of rows.
-    pub rows: usize,
-    /// Number of columns.
-    pub cols: usize,
-    bytes: &'a [u8],
-}
-
-impl<'a> Bf16View<'a> {
-    /// A view of `rows * cols` little-endian bf16 values.
-    ///
-    /// # Panics
-    /// If `bytes` has another length: callers check lengths against the shape first.
-    pub fn new(rows: usize, cols: usize, bytes: &'a [u8]) -> Bf16View<'a> {
-        assert_eq!(bytes.len(), rows * cols * 2, "a bf16 view's bytes match its shape");
-        Bf16View { rows, cols, bytes }
-    }
-
-    /// The raw bytes, row after row.
-    pub fn bytes(&self) -> &'a [u8] {
-        self.bytes
-    }
-
-    /// The raw bytes of one row.
-    pub fn row_bytes(&self, row: usize) -> &'a [u8] {
-        &self.bytes[row * self.cols * 2..(row + 1) * self.cols * 2]
-    }
-
-    /// One element.
-    pub fn at(&self, row: usize, col: usize) -> bf16 {
-        let at = (row * self.cols + col) * 2;
-        bf16::from_le_bytes([self.bytes[at], self.bytes[at + 1]])
-    }
-
-    /// One row as f32 (exact).
-    pub fn row_f32(&self, row: usize) -> Vec<f32> {
-        self.rows_f32(row..row + 1)
-    }
-
-    /// Some rows as f32 (exact), row after row.
-    pub fn rows_f32(&self, rows: Range<usize>) -> Vec<f32> {
-        let bytes = &self.bytes[rows.start * self.cols * 2..rows.end * self.cols * 2];
-        bytes
-            .as_chunks::<2>()
-            .0
-            .iter()
-            .map(|&pair| f32::from_bits(u32::from(u16::from_le_bytes(pair)) << 16))
-            .collect()
     }
 }
 

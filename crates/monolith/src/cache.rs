@@ -39,7 +39,7 @@ pub fn pack_path(checkpoint: &Checkpoint, recipe: &Recipe) -> Result<PathBuf, Ex
 fn fingerprint(checkpoint: &Checkpoint, recipe: &Recipe) -> anyhow::Result<String> {
     let mut hash = Sha256::new();
     hash.update(monolith_abi::pack::LAYOUT_VERSION.to_le_bytes());
-    hash.update(recipe.formats.name());
+    hash.update(recipe.formats.name().as_bytes());
     hash.update(recipe.scale_search.name());
     hash.update(std::fs::read(checkpoint.dir().join("config.json"))?);
     for file in checkpoint.files() {

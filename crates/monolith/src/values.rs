@@ -98,7 +98,7 @@ pub fn output() -> impl TypedValueParser<Value = Output> {
 
 /// The names of the weight formats.
 pub fn formats() -> impl TypedValueParser<Value = Formats> {
-    PossibleValuesParser::new(Formats::NAMED.map(Formats::name))
+    PossibleValuesParser::new(Formats::NAMES)
         .map(|name| Formats::from_name(&name).unwrap_or(Formats::BF16))
 }
 

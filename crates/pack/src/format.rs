@@ -1,44 +1,66 @@
-//! The format of each matrix, and the bytes of a tile in each format.
+//! The format of each matrix, as a pack's header and the command line name it.
 
-use crate::layout::{Section, padded};
-use monolith_abi::WeightFormat;
-use monolith_abi::pack::{
-    FRAGMENT_BYTES_BF16, FRAGMENT_BYTES_FP8, FRAGMENT_COLS, FRAGMENT_COLS_FP8, SCALE_BYTES_FP8,
-    TILE_ROWS,
-};
-use monolith_model::{StoredView, Tensor, Weights};
+use crate::layout::Section;
+use monolith_abi::formats::{FormatMap, Scales, TileGeometry};
+use monolith_abi::{MatrixKind, ProductPath, WeightFormat};
+use monolith_model::{Tensor, Weights};
 use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
 
-/// The format of every matrix: one for the layers, one for the LM head and the embedding. Vectors
-/// (norm weights) are always bf16.
+/// The instructions for which this layout version orders a tile's elements.
+const PRODUCT_PATH: ProductPath = ProductPath::MmaSync;
+
+/// The layout of a tile in a pack.
+pub(crate) fn geometry(format: WeightFormat) -> &'static TileGeometry {
+    format.geometry(PRODUCT_PATH)
+}
+
+/// The format of every matrix, by its kind. Vectors (norm weights) are always bf16.
+///
+/// The command line names maps with one format for the layers' matrices and one for LM head and
+/// embedding. Other maps are mixed: a pack may hold one, but no kernel runs it yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(into = "FormatNames", try_from = "FormatNames")]
-pub struct Formats {
-    /// The format of the layers' matrices.
-    pub layers: WeightFormat,
-    /// The format of the LM head and of the embedding, tied or not.
-    pub head: WeightFormat,
-}
+pub struct Formats(FormatMap);
 
 impl Formats {
     /// Everything in bf16.
-    pub const BF16: Formats = Formats { layers: WeightFormat::Bf16, head: WeightFormat::Bf16 };
+    pub const BF16: Formats = Formats::new(WeightFormat::Bf16, WeightFormat::Bf16);
     /// Everything in FP8.
-    pub const FP8: Formats = Formats { layers: WeightFormat::Fp8, head: WeightFormat::Fp8 };
+    pub const FP8: Formats = Formats::new(WeightFormat::Fp8, WeightFormat::Fp8);
     /// The layers in FP8, LM head and embedding in bf16.
-    pub const FP8_HEAD_BF16: Formats =
-        Formats { layers: WeightFormat::Fp8, head: WeightFormat::Bf16 };
+    pub const FP8_HEAD_BF16: Formats = Formats::new(WeightFormat::Fp8, WeightFormat::Bf16);
     /// The formats that have a name on the command line.
     pub const NAMED: [Formats; 3] = [Formats::BF16, Formats::FP8, Formats::FP8_HEAD_BF16];
+    /// Their names, in the same order.
+    pub const NAMES: [&'static str; 3] = ["bf16", "fp8", "fp8-head-bf16"];
 
-    /// The name on the command line and in tables.
-    pub fn name(self) -> &'static str {
-        match (self.layers, self.head) {
-            (WeightFormat::Bf16, WeightFormat::Bf16) => "bf16",
-            (WeightFormat::Fp8, WeightFormat::Fp8) => "fp8",
-            (WeightFormat::Fp8, WeightFormat::Bf16) => "fp8-head-bf16",
-            (WeightFormat::Bf16, WeightFormat::Fp8) => "bf16-head-fp8",
-        }
+    /// One format for all matrices of the layers, and one for LM head and embedding.
+    pub const fn new(layers: WeightFormat, head: WeightFormat) -> Formats {
+        Formats(FormatMap::new(layers, head))
+    }
+
+    /// The same formats, but another one for this kind of matrix.
+    #[must_use]
+    pub const fn with(self, kind: MatrixKind, format: WeightFormat) -> Formats {
+        Formats(self.0.with(kind, format))
+    }
+
+    /// The format of each kind of matrix.
+    pub const fn map(self) -> FormatMap {
+        self.0
+    }
+
+    /// The name on the command line and in tables; of a mixed map, each kind with its format.
+    pub fn name(self) -> Cow<'static, str> {
+        let Some(layers) = self.0.layers() else {
+            let format =
+                |kind: &MatrixKind| format!("-{}-{}", kind.name(), self.0.of(*kind).name());
+            let formats: String = MatrixKind::ALL.iter().map(format).collect();
+            return format!("{MIXED}{formats}").into();
+        };
+        let (layers, head) = (layers.name(), self.0.head().name());
+        if layers == head { layers.into() } else { format!("{layers}-head-{head}").into() }
     }
 
     /// The formats with this name on the command line.
@@ -49,39 +71,60 @@ impl Formats {
     /// Returns FP8 if any tensor is stored in FP8, so that no value has to be converted, and bf16
     /// for every other checkpoint.
     pub fn as_stored(weights: &dyn Weights) -> Formats {
-        let mut formats = Formats::BF16;
+        let (mut layers, mut head) = (WeightFormat::Bf16, WeightFormat::Bf16);
         for tensor in Tensor::all(weights.config()) {
-            if let StoredView::Fp8(_) = weights.stored(tensor) {
+            let format = weights.stored(tensor).format();
+            if format.has_scales() {
                 match tensor {
-                    Tensor::Layer(..) => formats.layers = WeightFormat::Fp8,
-                    _ => formats.head = WeightFormat::Fp8,
+                    Tensor::Layer(..) => layers = format,
+                    _ => head = format,
                 }
             }
         }
-        formats
+        Formats::new(layers, head)
     }
 
     /// The format of a section.
     pub fn of(self, section: Section) -> WeightFormat {
-        match section {
-            _ if section.is_vector() => WeightFormat::Bf16,
-            Section::Layer(..) => self.layers,
-            Section::Embedding | Section::LmHead | Section::FinalNorm => self.head,
-        }
+        section.kind().map_or(WeightFormat::Bf16, |kind| self.0.of(kind))
+    }
+
+    /// Returns whether any matrix has scales, so that a scale search applies.
+    pub fn has_scales(self) -> bool {
+        MatrixKind::ALL.iter().any(|&kind| self.0.of(kind).has_scales())
     }
 }
 
-/// The map as it is written.
+/// Stands for the format of the layers where their matrices have different formats.
+const MIXED: &str = "mixed";
+
+/// The map as it is written. The layers' matrices are named one by one only if they differ.
 #[derive(Serialize, Deserialize)]
 struct FormatNames {
     layers: String,
     head: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    qkv: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    o_proj: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    gate_up: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    down: Option<String>,
 }
 
 impl From<Formats> for FormatNames {
-    fn from(formats: Formats) -> FormatNames {
-        let Formats { layers, head } = formats;
-        FormatNames { layers: layers.name().into(), head: head.name().into() }
+    fn from(Formats(map): Formats) -> FormatNames {
+        let layers = map.layers();
+        let own = |kind| layers.is_none().then(|| map.of(kind).name().to_owned());
+        FormatNames {
+            layers: layers.map_or(MIXED, WeightFormat::name).into(),
+            head: map.head().name().into(),
+            qkv: own(MatrixKind::Qkv),
+            o_proj: own(MatrixKind::OProj),
+            gate_up: own(MatrixKind::GateUp),
+            down: own(MatrixKind::Down),
+        }
     }
 }
 
@@ -92,11 +135,35 @@ impl TryFrom<FormatNames> for Formats {
         let format = |name: &str| {
             WeightFormat::from_name(name).ok_or_else(|| format!("unknown weight format {name:?}"))
         };
-        Ok(Formats { layers: format(&names.layers)?, head: format(&names.head)? })
+        let head = format(&names.head)?;
+        let is_mixed = names.layers == MIXED;
+        // The kinds' own formats replace the first argument.
+        let layers = if is_mixed { head } else { format(&names.layers)? };
+        let mut map = FormatMap::new(layers, head);
+        let own = [&names.qkv, &names.o_proj, &names.gate_up, &names.down];
+        for (kind, own) in MatrixKind::LAYER.into_iter().zip(own) {
+            match own {
+                Some(name) if is_mixed => map = map.with(kind, format(name)?),
+                None if !is_mixed => {}
+                None => {
+                    return Err(format!(
+                        "the layers' formats are mixed, but {} has none",
+                        kind.name()
+                    ));
+                }
+                Some(name) => {
+                    let (kind, layers) = (kind.name(), layers.name());
+                    return Err(format!(
+                        "{kind} is {name:?}, but all layers' matrices are {layers}"
+                    ));
+                }
+            }
+        }
+        Ok(Formats(map))
     }
 }
 
-/// The layout of a format's elements in a tile.
+/// The layout of a format's elements in a tile, as a header states it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Geometry {
     /// The format's name.
@@ -112,87 +179,80 @@ pub struct Geometry {
 }
 
 impl Geometry {
-    /// The geometry of this format; this version has only one.
+    /// The geometry of this format in the packs of this layout version.
     pub fn of(format: WeightFormat) -> Geometry {
-        let (fragment_order, scales) = match format {
-            WeightFormat::Bf16 => ("mma.m16n8k16.a", None),
-            WeightFormat::Fp8 => ("2 x mma.m16n8k16.a, columns 2t 2t+8 2t+1 2t+9", Some(SCALES)),
-        };
+        let geometry = geometry(format);
         Geometry {
             format: format.name().into(),
-            fragment_cols: fragment_cols(format),
-            fragment_bytes: fragment_bytes(format),
-            fragment_order: fragment_order.into(),
-            scales: scales.map(str::to_owned),
+            fragment_cols: geometry.fragment_cols,
+            fragment_bytes: geometry.fragment_bytes,
+            fragment_order: geometry.order_name.into(),
+            scales: scales(geometry.scales),
         }
     }
 }
 
-const SCALES: &str = "f32 per row, behind the tile's fragments";
-
-/// Columns of a fragment.
-pub(crate) fn fragment_cols(format: WeightFormat) -> usize {
-    match format {
-        WeightFormat::Bf16 => FRAGMENT_COLS,
-        WeightFormat::Fp8 => FRAGMENT_COLS_FP8,
+/// The place of scales in words.
+fn scales(scales: Scales) -> Option<String> {
+    match scales {
+        Scales::None => None,
+        Scales::RowBehindTile => Some("f32 per row, behind the tile's fragments".into()),
+        Scales::InFragment(bytes) => Some(format!("the last {bytes} bytes of each fragment")),
     }
-}
-
-/// Bytes of a fragment.
-pub(crate) fn fragment_bytes(format: WeightFormat) -> usize {
-    match format {
-        WeightFormat::Bf16 => FRAGMENT_BYTES_BF16,
-        WeightFormat::Fp8 => FRAGMENT_BYTES_FP8,
-    }
-}
-
-/// Bytes of the scales at the end of a tile; 0 if there are none.
-pub(crate) fn scale_bytes(format: WeightFormat) -> usize {
-    match format {
-        WeightFormat::Bf16 => 0,
-        WeightFormat::Fp8 => SCALE_BYTES_FP8,
-    }
-}
-
-/// Bytes of a tile of a matrix with this many columns: fragments, then scales.
-pub(crate) fn tile_bytes(format: WeightFormat, cols: usize) -> usize {
-    cols.div_ceil(fragment_cols(format)) * fragment_bytes(format) + scale_bytes(format)
-}
-
-/// Bytes of one row's values without padding: the cost of reading a single row.
-pub(crate) fn row_bytes(format: WeightFormat, cols: usize) -> u64 {
-    let element = fragment_bytes(format) / (fragment_cols(format) * TILE_ROWS);
-    (cols * element + scale_bytes(format) / TILE_ROWS) as u64
-}
-
-/// Columns, rounded up to whole fragments.
-pub(crate) fn padded_cols(format: WeightFormat, cols: usize) -> usize {
-    padded(cols, fragment_cols(format))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    /// The query, key and value projections stay in bf16.
+    const MIXED_FORMATS: Formats = Formats::FP8.with(MatrixKind::Qkv, WeightFormat::Bf16);
+
     #[test]
     fn names_lead_back_to_their_formats() {
         for formats in Formats::NAMED {
-            assert_eq!(Formats::from_name(formats.name()), Some(formats));
+            assert_eq!(Formats::from_name(&formats.name()), Some(formats));
             let text = serde_json::to_string(&formats).unwrap();
             assert_eq!(serde_json::from_str::<Formats>(&text).unwrap(), formats);
         }
+        assert_eq!(Formats::NAMED.map(Formats::name), Formats::NAMES);
+        assert_eq!(Formats::new(WeightFormat::Bf16, WeightFormat::Fp8).name(), "bf16-head-fp8");
         assert_eq!(Formats::from_name("nvfp4"), None);
         let error = serde_json::from_str::<Formats>(r#"{"layers": "fp9", "head": "bf16"}"#);
         assert!(error.unwrap_err().to_string().contains("fp9"));
     }
 
     #[test]
-    fn bytes_of_a_tile() {
-        assert_eq!(tile_bytes(WeightFormat::Bf16, 1024), 32_768);
-        assert_eq!(tile_bytes(WeightFormat::Bf16, 17), 1024);
-        assert_eq!(tile_bytes(WeightFormat::Fp8, 1024), 16_384 + 64);
-        assert_eq!(tile_bytes(WeightFormat::Fp8, 33), 1024 + 64);
-        assert_eq!(row_bytes(WeightFormat::Bf16, 1024), 2048);
-        assert_eq!(row_bytes(WeightFormat::Fp8, 1024), 1028);
+    fn a_map_with_two_formats_is_written_as_ever() {
+        let text = serde_json::to_string(&Formats::FP8_HEAD_BF16).unwrap();
+        assert_eq!(text, r#"{"layers":"fp8","head":"bf16"}"#);
+    }
+
+    #[test]
+    fn a_mixed_map_names_every_kind() {
+        let name = "mixed-qkv-bf16-o_proj-fp8-gate_up-fp8-down-fp8-head-fp8";
+        assert_eq!(MIXED_FORMATS.name(), name);
+        assert_eq!(Formats::from_name(name), None, "the command line has no mixed maps");
+        let text = serde_json::to_string(&MIXED_FORMATS).unwrap();
+        assert_eq!(
+            text,
+            concat!(
+                r#"{"layers":"mixed","head":"fp8","#,
+                r#""qkv":"bf16","o_proj":"fp8","gate_up":"fp8","down":"fp8"}"#
+            )
+        );
+        assert_eq!(serde_json::from_str::<Formats>(&text).unwrap(), MIXED_FORMATS);
+    }
+
+    #[test]
+    fn a_map_that_contradicts_itself_is_refused() {
+        for (text, part) in [
+            (r#"{"layers":"mixed","head":"fp8","qkv":"bf16"}"#, "o_proj has none"),
+            (r#"{"layers":"fp8","head":"fp8","down":"bf16"}"#, "down is \"bf16\", but all"),
+            (r#"{"layers":"mixed","head":"mixed"}"#, "unknown weight format \"mixed\""),
+        ] {
+            let error = serde_json::from_str::<Formats>(text).unwrap_err().to_string();
+            assert!(error.contains(part), "{error}");
+        }
     }
 }

@@ -1,10 +1,11 @@
 //! The header: everything that can be known about a pack without touching its payload.
 
-use crate::format::{Formats, Geometry, row_bytes};
+use crate::format::{self, Formats, Geometry};
 use crate::layout::Section;
 use crate::{PackError, Quantization, Recipe, ScaleSearch};
 use monolith_abi::WeightFormat;
-use monolith_abi::pack::{LAYOUT_VERSION, SECTION_ALIGN, TILE_ROWS};
+use monolith_abi::formats::TILE_ROWS;
+use monolith_abi::pack::{LAYOUT_VERSION, SECTION_ALIGN};
 use monolith_files::hex;
 use monolith_model::Config;
 use serde::{Deserialize, Serialize};
@@ -77,19 +78,18 @@ impl SectionEntry {
     /// Returns whether a quantization error is stated exactly where there is one, with possible
     /// numbers.
     fn quantization_is_possible(&self) -> bool {
+        let has_scales =
+            WeightFormat::from_name(&self.format).is_some_and(WeightFormat::has_scales);
         match &self.quantization {
-            None => self.format == WeightFormat::Bf16.name(),
-            Some(numbers) => {
-                self.format != WeightFormat::Bf16.name()
-                    && numbers.is_possible(self.rows, self.cols)
-            }
+            None => !has_scales,
+            Some(numbers) => has_scales && numbers.is_possible(self.rows, self.cols),
         }
     }
 }
 
 /// The geometries that a pack of these formats uses.
 fn geometry(formats: Formats) -> Vec<Geometry> {
-    let used = |format: &WeightFormat| [formats.layers, formats.head].contains(format);
+    let used = |format: &WeightFormat| formats.map().contains(*format);
     WeightFormat::ALL.iter().copied().filter(used).map(Geometry::of).collect()
 }
 
@@ -144,7 +144,8 @@ impl Header {
     fn weight_bytes_per_token(&self) -> u64 {
         let embedding = Section::Embedding.name();
         let read_once = self.sections.iter().filter(|entry| entry.name != embedding);
-        let row = |entry: &SectionEntry| row_bytes(self.formats.head, entry.cols);
+        let geometry = format::geometry(self.formats.of(Section::Embedding));
+        let row = |entry: &SectionEntry| geometry.row_bytes(entry.cols) as u64;
         let embedding_row =
             self.sections.iter().find(|entry| entry.name == embedding).map_or(0, row);
         read_once.map(|entry| entry.bytes).sum::<u64>() + embedding_row

@@ -1,8 +1,8 @@
 //! The sections of a pack, their order, and the place of each tensor's rows in them.
 
-use crate::format::tile_bytes;
-use monolith_abi::WeightFormat;
-use monolith_abi::pack::TILE_ROWS;
+use crate::format;
+use monolith_abi::formats::TILE_ROWS;
+use monolith_abi::{MatrixKind, WeightFormat};
 use monolith_model::{Config, LayerTensor, Tensor};
 
 /// Rows of gate (and of up) in one tile of the `gate_up` matrix: gate row `i` and up row `i` are
@@ -98,7 +98,19 @@ impl Section {
 
     /// Returns whether the section is a plain vector (norm weights) instead of tiles.
     pub fn is_vector(self) -> bool {
-        matches!(self, Section::FinalNorm | Section::Layer(_, LayerSection::Norms))
+        self.kind().is_none()
+    }
+
+    /// The kind of matrix, which decides its format; `None` for a vector.
+    pub fn kind(self) -> Option<MatrixKind> {
+        match self {
+            Section::Embedding | Section::LmHead => Some(MatrixKind::Head),
+            Section::FinalNorm | Section::Layer(_, LayerSection::Norms) => None,
+            Section::Layer(_, LayerSection::Qkv) => Some(MatrixKind::Qkv),
+            Section::Layer(_, LayerSection::OProj) => Some(MatrixKind::OProj),
+            Section::Layer(_, LayerSection::GateUp) => Some(MatrixKind::GateUp),
+            Section::Layer(_, LayerSection::Down) => Some(MatrixKind::Down),
+        }
     }
 
     /// Rows and columns as stored, before padding; a vector has one row.
@@ -125,7 +137,7 @@ impl Section {
         if self.is_vector() {
             return 2 * cols as u64;
         }
-        rows.div_ceil(TILE_ROWS) as u64 * tile_bytes(format, cols) as u64
+        rows.div_ceil(TILE_ROWS) as u64 * format::geometry(format).tile_bytes(cols) as u64
     }
 
     /// The tensors that a vector section holds, one after the other.

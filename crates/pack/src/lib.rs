@@ -12,8 +12,8 @@
 //!
 //! | format | fragment | columns padded to | after a tile's fragments |
 //! |---|---|---|---|
-//! | bf16 | 16 x 16, [`fragment_index`](monolith_abi::pack::fragment_index) | 16 | |
-//! | fp8 | 16 x 32, [`fragment_index_fp8`](monolith_abi::pack::fragment_index_fp8) | 32 | 16 f32 scales, one per row |
+//! | bf16 | 16 x 16, [`fragment_index`](monolith_abi::formats::bf16::fragment_index) | 16 | |
+//! | fp8 | 16 x 32, [`fragment_index`](monolith_abi::formats::fp8::fragment_index) | 32 | 16 f32 scales, one per row |
 //!
 //! Rows and columns are padded with zeros, and the scales of padding rows are 0. A block's weight
 //! stream is a contiguous range of tiles, so the file does not depend on the number of blocks.
@@ -21,8 +21,8 @@
 //! scale of a row is 0, subnormal or negative.
 
 mod checkpoint;
-mod content;
 mod format;
+mod formats;
 mod header;
 mod layout;
 mod matrix;

@@ -1,12 +1,10 @@
 //! Reads a pack.
 
-use crate::content;
 use crate::header::Header;
 use crate::layout::{Place, Section, padded};
 use crate::matrix::MatrixView;
-use crate::{PackError, Source};
+use crate::{PackError, Source, formats};
 use memmap2::Mmap;
-use monolith_abi::WeightFormat;
 use monolith_abi::pack::{MAGIC, PREAMBLE_BYTES, SECTION_ALIGN};
 use monolith_files::{FileKind, hex};
 use monolith_model::{Config, Tensor, json};
@@ -114,10 +112,11 @@ impl Pack {
                     let what = format!("section {} does not match its sha256", entry.name);
                     return Err(PackError::Altered { path: path.to_owned(), what });
                 }
-                if header.formats.of(section) != WeightFormat::Fp8 {
+                if section.is_vector() {
                     return Ok(());
                 }
-                content::check_fp8(section, &config, bytes).map_err(|what| {
+                let format = formats::of(header.formats.of(section));
+                format.check(section, &config, bytes).map_err(|what| {
                     let section = entry.name.clone();
                     PackError::Content { path: path.to_owned(), section, what }
                 })
@@ -180,7 +179,7 @@ impl Pack {
         self.tensor_f32(tensor)
     }
 
-    /// Returns a tensor's values, row-major: bf16 exactly, FP8 as [`MatrixView::row_f32`] gives it.
+    /// Returns a tensor's values, row-major: as [`MatrixView::row_f32`] gives them.
     pub fn tensor_f32(&self, tensor: Tensor) -> Vec<f32> {
         let (section, place) = Section::of_tensor(&self.config, tensor);
         if let Place::Vector(_) = place {
@@ -195,7 +194,7 @@ impl Pack {
     /// Whether a tensor is bf16 in this pack.
     pub fn is_bf16(&self, tensor: Tensor) -> bool {
         let (section, _) = Section::of_tensor(&self.config, tensor);
-        self.header.formats.of(section) == WeightFormat::Bf16
+        !self.header.formats.of(section).has_scales()
     }
 
     /// Returns a tensor's values, row-major, as little-endian bytes: bf16 if stored so, else f32.
@@ -210,11 +209,11 @@ impl Pack {
             return rows.flat_map(|_| self.tensor_bytes(tensor)).collect();
         }
         let matrix = self.matrix(section);
-        let rows = rows.map(|row| place.row(row));
+        let mut rows = rows.map(|row| place.row(row));
         if self.is_bf16(tensor) {
-            return rows.flat_map(|row| matrix.row_bits(row).flat_map(u16::to_le_bytes)).collect();
+            return formats::of(matrix.format).unpack(&matrix, &mut rows).values;
         }
-        rows.flat_map(|row| matrix.row_f32(row).flat_map(f32::to_le_bytes)).collect()
+        rows.flat_map(|row| matrix.row_f32(row)).flat_map(f32::to_le_bytes).collect()
     }
 
     /// A tensor as it was in the checkpoint: row-major bf16 bytes.
@@ -227,10 +226,10 @@ impl Pack {
         if let Place::Vector(first) = place {
             return self.section_bytes(section)[2 * first..2 * (first + cols)].to_vec();
         }
+        assert!(self.is_bf16(tensor), "{} is not bf16 in this pack", tensor.name());
         let matrix = self.matrix(section);
-        (0..rows)
-            .flat_map(|row| matrix.row_bits(place.row(row)).flat_map(u16::to_le_bytes))
-            .collect()
+        let mut rows = (0..rows).map(|row| place.row(row));
+        formats::of(matrix.format).unpack(&matrix, &mut rows).values
     }
 }
 

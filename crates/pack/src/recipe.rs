@@ -3,7 +3,6 @@
 use crate::format::Formats;
 use crate::header::{Header, Source};
 use crate::scales::ScaleSearch;
-use monolith_abi::WeightFormat;
 use monolith_model::Config;
 
 /// The recipe of a pack: everything in it that does not follow from the weights.
@@ -38,12 +37,5 @@ impl Recipe {
     /// Returns the recipe with these end tokens.
     pub fn end_ids(self, ids: impl IntoIterator<Item = u32>) -> Recipe {
         Recipe { end_ids: Some(ids.into_iter().collect()), ..self }
-    }
-}
-
-impl Formats {
-    /// Returns whether any matrix has scales, so that a scale search applies.
-    pub fn has_scales(self) -> bool {
-        [self.layers, self.head].contains(&WeightFormat::Fp8)
     }
 }

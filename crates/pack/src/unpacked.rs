@@ -1,9 +1,10 @@
 //! A pack's weights in the order of a checkpoint.
 
+use crate::formats::{self, StoredBytes};
 use crate::layout::{Place, Section};
 use crate::read::Pack;
 use monolith_abi::WeightFormat;
-use monolith_model::{Bf16View, Config, Fp8View, ScaleType, StoredView, Tensor, Weights};
+use monolith_model::{Config, StoredView, Tensor, Weights};
 use rayon::prelude::*;
 use std::collections::HashMap;
 
@@ -15,7 +16,7 @@ use std::collections::HashMap;
 #[derive(Clone, Debug)]
 pub struct Unpacked {
     config: Config,
-    tensors: HashMap<Tensor, (Vec<u8>, Option<Vec<u8>>)>,
+    tensors: HashMap<Tensor, (WeightFormat, StoredBytes)>,
 }
 
 impl Pack {
@@ -24,25 +25,16 @@ impl Pack {
         let config = self.config().clone();
         let tensors = Tensor::all(&config).into_par_iter().map(|tensor| {
             let (section, place) = Section::of_tensor(&config, tensor);
-            if self.header().formats.of(section) == WeightFormat::Bf16 {
-                return (tensor, (self.tensor_bytes(tensor), None));
+            let format = self.header().formats.of(section);
+            if let Place::Vector(_) = place {
+                let values = self.tensor_bytes(tensor);
+                return (tensor, (format, StoredBytes { values, scales: Vec::new() }));
             }
-            (tensor, self.codes_and_scales(tensor, section, place))
+            let mut rows = (0..tensor.shape(&config).0).map(|row| place.row(row));
+            let bytes = formats::of(format).unpack(&self.matrix(section), &mut rows);
+            (tensor, (format, bytes))
         });
         Unpacked { tensors: tensors.collect(), config }
-    }
-
-    fn codes_and_scales(
-        &self,
-        tensor: Tensor,
-        section: Section,
-        place: Place,
-    ) -> (Vec<u8>, Option<Vec<u8>>) {
-        let matrix = self.matrix(section);
-        let rows = || (0..tensor.shape(self.config()).0).map(|row| place.row(row));
-        let codes = rows().flat_map(|row| matrix.row_codes(row)).collect();
-        let scales = rows().flat_map(|row| matrix.scale(row).to_le_bytes()).collect();
-        (codes, Some(scales))
     }
 }
 
@@ -54,12 +46,7 @@ impl Weights for Unpacked {
     fn stored(&self, tensor: Tensor) -> StoredView<'_> {
         let tensor = tensor.stored(&self.config);
         let (rows, cols) = tensor.shape(&self.config);
-        let (bytes, scales) = &self.tensors[&tensor];
-        match scales {
-            None => StoredView::Bf16(Bf16View::new(rows, cols, bytes)),
-            Some(scales) => {
-                StoredView::Fp8(Fp8View::new([rows, cols], bytes, scales, ScaleType::F32))
-            }
-        }
+        let (format, bytes) = &self.tensors[&tensor];
+        formats::of(*format).view([rows, cols], bytes)
     }
 }

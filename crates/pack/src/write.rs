@@ -8,7 +8,8 @@ use crate::quantize::{Quantization, Sums};
 use crate::recipe::Recipe;
 use crate::tiles::TileSource;
 use monolith_abi::WeightFormat;
-use monolith_abi::pack::{LAYOUT_VERSION, MAGIC, PREAMBLE_BYTES, SECTION_ALIGN, TILE_ROWS};
+use monolith_abi::formats::TILE_ROWS;
+use monolith_abi::pack::{LAYOUT_VERSION, MAGIC, PREAMBLE_BYTES, SECTION_ALIGN};
 use monolith_files::{WholeFile, hex, sync_watched};
 use monolith_model::Weights;
 use sha2::{Digest, Sha256};
@@ -145,7 +146,7 @@ fn put_section(
         sums.add(lost);
         write(&bytes)?;
     }
-    entry.quantization = (format != WeightFormat::Bf16).then(|| sums.finish());
+    entry.quantization = format.has_scales().then(|| sums.finish());
     Ok(())
 }
 
@@ -158,7 +159,7 @@ fn header_room(header: &Header) -> usize {
     let mut reserved = 0;
     for entry in &mut longest.sections {
         entry.sha256 = "0".repeat(SHA256_HEX);
-        if entry.format != WeightFormat::Bf16.name() {
+        if WeightFormat::from_name(&entry.format).is_some_and(WeightFormat::has_scales) {
             let weights = entry.rows as u64 * entry.cols as u64;
             entry.quantization = Some(Quantization {
                 saturated: weights,

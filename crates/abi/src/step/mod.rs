@@ -13,8 +13,8 @@ pub use phases::{
 };
 pub use width::Width;
 
+use crate::formats::TILE_ROWS;
 use crate::kernel::BLOCKS_MAX;
-use crate::pack::TILE_ROWS;
 
 wire_inputs! {
     /// The dimensions of a model that enter into a step.

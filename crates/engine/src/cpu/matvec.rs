@@ -1,18 +1,9 @@
 //! The streaming matrix-vector product (GEMV): packed tiles times an activation.
 
-use super::codes::{QUAD, code_of};
-use super::simd::{Kernel, LANES, Level, Sums, add_pairs, store};
-use monolith_abi::WeightFormat;
-use monolith_abi::pack::{
-    FRAGMENT_BYTES_BF16, FRAGMENT_BYTES_FP8, FRAGMENT_COLS, FRAGMENT_COLS_FP8, SCALE_BYTES_FP8,
-    TILE_ROWS,
-};
-
-/// Lane groups of a fragment: group `g` holds rows `g` and `g + 8`.
-const GROUPS: usize = TILE_ROWS / 2;
-
-/// 16 words: what one lane group of a fragment holds.
-type Group = [u8; 4 * LANES];
+use super::formats::{self, GROUPS, Group, Lanes, Level};
+use super::simd::{Kernel, LANES, Sums, store};
+use monolith_abi::formats::TILE_ROWS;
+use monolith_abi::{ProductPath, WeightFormat};
 
 /// An activation in the order in which 16 lanes hold the weights of a lane group.
 #[derive(Clone, Debug)]
@@ -24,52 +15,46 @@ pub(crate) struct Spread {
     format: WeightFormat,
 }
 
-/// Weights of a lane group in one lane: in bf16 the two of a word.
-const PAIR: usize = 2;
-
 impl Spread {
-    /// Room for an activation of up to `cols` values.
+    /// Room for an activation of up to `cols` values, for any format.
     pub(crate) fn with_capacity(cols: usize) -> Spread {
-        let values = vec![[0.0; LANES]; QUAD * cols.div_ceil(FRAGMENT_COLS_FP8)];
+        let padded =
+            |format: &WeightFormat| format.geometry(ProductPath::MmaSync).padded_cols(cols);
+        let widest = WeightFormat::ALL.iter().map(padded).max().unwrap_or(cols);
+        // A value for each of the two rows of a lane group.
+        let values = vec![[0.0; LANES]; 2 * widest / LANES];
         Spread { values, cols: 0, format: WeightFormat::Bf16 }
     }
 
     /// Spreads `x`, padded with zeros to whole fragments, for weights of this format.
     pub(crate) fn set(&mut self, x: &[f32], format: WeightFormat) {
         (self.cols, self.format) = (x.len(), format);
-        match format {
-            WeightFormat::Bf16 => self.spread::<PAIR, FRAGMENT_COLS>(x, |lane, weight| {
-                // Word 4 t + r of a group holds columns 2 t + 8 (r / 2) and the next one.
-                2 * (lane / 4) + 8 * (lane % 4 / 2) + weight
-            }),
-            WeightFormat::Fp8 => self.spread::<QUAD, FRAGMENT_COLS_FP8>(x, |lane, weight| {
-                // Byte b of word 4 t + 2 s + r: of step s, column 2 t + 8 (b % 2) + b / 2.
-                let code = code_of(lane, weight);
-                let (word, byte) = (code / 4, code % 4);
-                16 * (word % 4 / 2) + 2 * (word / 4) + 8 * (byte % 2) + byte / 2
-            }),
-        }
+        formats::spread(format, x, self);
     }
 
-    fn spread<const WEIGHTS: usize, const COLS: usize>(
+    /// Fills fragments of `COLS` columns; a lane's weight is of column `columns[weight][lane]`.
+    pub(crate) fn fill<const WEIGHTS: usize, const COLS: usize>(
         &mut self,
         x: &[f32],
-        column: impl Fn(usize, usize) -> usize,
+        columns: &[[u8; LANES]; WEIGHTS],
     ) {
         let (fragments, _) = self.values.as_chunks_mut::<WEIGHTS>();
-        for (spread, columns) in fragments.iter_mut().zip(x.chunks(COLS)) {
+        for (spread, x) in fragments.iter_mut().zip(x.chunks(COLS)) {
             let mut padded = [0.0; COLS];
-            padded[..columns.len()].copy_from_slice(columns);
-            for (weight, values) in spread.iter_mut().enumerate() {
-                for (lane, value) in values.iter_mut().enumerate() {
-                    *value = padded[column(lane, weight)];
+            padded[..x.len()].copy_from_slice(x);
+            for (values, columns) in spread.iter_mut().zip(columns) {
+                for (value, column) in values.iter_mut().zip(columns) {
+                    *value = padded[usize::from(*column)];
                 }
             }
         }
     }
 
     /// The columns of each fragment of `cols` columns.
-    fn fragments<const WEIGHTS: usize>(&self, cols: usize) -> &[[[f32; LANES]; WEIGHTS]] {
+    pub(crate) fn fragments<const WEIGHTS: usize>(
+        &self,
+        cols: usize,
+    ) -> &[[[f32; LANES]; WEIGHTS]] {
         &self.values.as_chunks::<WEIGHTS>().0[..self.cols.div_ceil(cols)]
     }
 }
@@ -87,109 +72,14 @@ pub(crate) struct MatVec<'a> {
 impl Kernel for MatVec<'_> {
     #[inline(always)]
     fn run<S: Level, const R: usize>(self, simd: S) {
-        match self.x.format {
-            WeightFormat::Bf16 => bf16::<S, R>(simd, self),
-            WeightFormat::Fp8 => fp8::<S, R>(simd, self),
-        }
-    }
-}
-
-/// How lanes hold the weights of a lane group.
-///
-/// This is a trait and not a closure: a closure that the compiler does not inline is compiled
-/// without the level's instructions, and then every vector instruction in it is a call.
-trait Lanes<const WEIGHTS: usize> {
-    /// Multiplies a group's weights by their columns' values and adds the products to the sums of
-    /// `M` registers of lanes, beginning with the register `first`.
-    fn add<S: Level, const M: usize>(
-        simd: S,
-        sums: &mut [S::f32s; M],
-        group: &Group,
-        first: usize,
-        x: &[[S::f32s; M]; WEIGHTS],
-    );
-
-    /// The sums of the upper and the lower row of four neighbouring lanes.
-    fn rows(lanes: [f32; 4]) -> [f32; 2];
-}
-
-/// A lane is a word.
-struct Bf16Lanes;
-
-impl Lanes<PAIR> for Bf16Lanes {
-    #[inline(always)]
-    fn add<S: Level, const M: usize>(
-        simd: S,
-        sums: &mut [S::f32s; M],
-        group: &Group,
-        first: usize,
-        [even, odd]: &[[S::f32s; M]; PAIR],
-    ) {
-        let words = words(group);
-        let words = &S::as_simd_u32s(&words).0[first..first + M];
-        for at in 0..M {
-            sums[at] = add_pairs(simd, sums[at], words[at], even[at], odd[at]);
-        }
-    }
-
-    #[inline(always)]
-    fn rows(lanes: [f32; 4]) -> [f32; 2] {
-        [lanes[0] + lanes[2], lanes[1] + lanes[3]]
-    }
-}
-
-/// A word is half of two lanes.
-struct Fp8Lanes;
-
-impl Lanes<QUAD> for Fp8Lanes {
-    #[inline(always)]
-    fn add<S: Level, const M: usize>(
-        simd: S,
-        sums: &mut [S::f32s; M],
-        group: &Group,
-        first: usize,
-        x: &[[S::f32s; M]; QUAD],
-    ) {
-        for (at, sum) in sums.iter_mut().enumerate() {
-            for (values, x) in simd.widen(group, first + at).into_iter().zip(x) {
-                *sum = simd.mul_add_e_f32s(values, x[at], *sum);
-            }
-        }
-    }
-
-    #[inline(always)]
-    fn rows(lanes: [f32; 4]) -> [f32; 2] {
-        [lanes[0] + lanes[1], lanes[2] + lanes[3]]
-    }
-}
-
-#[inline(always)]
-fn bf16<S: Level, const R: usize>(simd: S, product: MatVec<'_>) {
-    let x = product.x.fragments::<PAIR>(FRAGMENT_COLS);
-    let (fragments, _) = product.tiles.as_chunks::<FRAGMENT_BYTES_BF16>();
-    for (tile, out) in fragments.chunks_exact(x.len()).zip(product.out) {
-        rows::<S, Bf16Lanes, R, PAIR, FRAGMENT_BYTES_BF16>(simd, tile, x, out);
-    }
-}
-
-#[inline(always)]
-fn fp8<S: Level, const R: usize>(simd: S, product: MatVec<'_>) {
-    let x = product.x.fragments::<QUAD>(FRAGMENT_COLS_FP8);
-    let codes = x.len() * FRAGMENT_BYTES_FP8;
-    for (tile, out) in product.tiles.chunks_exact(codes + SCALE_BYTES_FP8).zip(product.out) {
-        let (codes, scales) = tile.split_at(codes);
-        let (fragments, _) = codes.as_chunks::<FRAGMENT_BYTES_FP8>();
-        rows::<S, Fp8Lanes, R, QUAD, FRAGMENT_BYTES_FP8>(simd, fragments, x, out);
-        for (sum, scale) in out.iter_mut().zip(scales.as_chunks::<4>().0) {
-            *sum *= f32::from_le_bytes(*scale);
-        }
+        formats::multiply::<S, R>(self.x.format, simd, self);
     }
 }
 
 /// All rows of one tile. Each pass sums as many groups and registers of lanes as the level's
 /// register file holds.
 #[inline(always)]
-fn rows<S: Level, L, const R: usize, const WEIGHTS: usize, const BYTES: usize>(
+pub(crate) fn rows<S: Level, L, const R: usize, const WEIGHTS: usize, const BYTES: usize>(
     simd: S,
     tile: &[[u8; BYTES]],
     x: &[[[f32; LANES]; WEIGHTS]],
@@ -198,15 +88,14 @@ fn rows<S: Level, L, const R: usize, const WEIGHTS: usize, const BYTES: usize>(
     L: Lanes<WEIGHTS>,
 {
     let mut sums = [[simd.splat_f32s(0.0); R]; GROUPS];
-    match (R, WEIGHTS) {
-        (1, _) => pass::<S, L, R, 8, 1, WEIGHTS, BYTES>(simd, tile, x, [0, 0], &mut sums),
-        (2, PAIR) => {
+    match R {
+        1 => pass::<S, L, R, 8, 1, WEIGHTS, BYTES>(simd, tile, x, [0, 0], &mut sums),
+        2 if L::SUMS >= 8 => {
             for at in 0..2 {
                 pass::<S, L, R, 8, 1, WEIGHTS, BYTES>(simd, tile, x, [0, at], &mut sums);
             }
         }
-        // Widening codes needs registers: with more than four sums the compiler spills some.
-        (2, _) => {
+        2 => {
             for part in 0..4 {
                 let first = [4 * (part / 2), part % 2];
                 pass::<S, L, R, 4, 1, WEIGHTS, BYTES>(simd, tile, x, first, &mut sums);
@@ -264,18 +153,11 @@ fn pass<
     }
 }
 
-/// The words of a group. On a little-endian machine this is a plain load.
-#[inline(always)]
-fn words(group: &Group) -> [u32; LANES] {
-    let (words, _) = group.as_chunks::<4>();
-    std::array::from_fn(|at| u32::from_le_bytes(words[at]))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::cpu::simd::{Simd, narrow, widen};
-    use monolith_abi::pack::{fragment_index, fragment_index_fp8};
+    use monolith_abi::formats::{bf16, fp8};
     use proptest::prelude::*;
 
     /// A matrix in tiles, and its values.
@@ -286,14 +168,14 @@ mod tests {
 
     impl Matrix {
         fn bf16(rows: usize, cols: usize, mut next: impl FnMut() -> f32) -> Matrix {
-            let per_tile = cols.div_ceil(FRAGMENT_COLS);
-            let mut tiles = vec![0u8; rows.div_ceil(TILE_ROWS) * per_tile * FRAGMENT_BYTES_BF16];
+            let per_tile = cols.div_ceil(bf16::FRAGMENT_COLS);
+            let mut tiles = vec![0u8; rows.div_ceil(TILE_ROWS) * per_tile * bf16::FRAGMENT_BYTES];
             let mut values = Vec::new();
             for (row, col) in (0..rows).flat_map(|row| (0..cols).map(move |col| (row, col))) {
                 let bits = narrow(next());
-                let fragment = row / TILE_ROWS * per_tile + col / FRAGMENT_COLS;
-                let at = fragment * FRAGMENT_BYTES_BF16
-                    + 2 * fragment_index(row % TILE_ROWS, col % FRAGMENT_COLS);
+                let fragment = row / TILE_ROWS * per_tile + col / bf16::FRAGMENT_COLS;
+                let at = fragment * bf16::FRAGMENT_BYTES
+                    + 2 * bf16::fragment_index(row % TILE_ROWS, col % bf16::FRAGMENT_COLS);
                 tiles[at..at + 2].copy_from_slice(&bits.to_le_bytes());
                 values.push(widen(bits).into());
             }
@@ -301,8 +183,8 @@ mod tests {
         }
 
         fn fp8(rows: usize, cols: usize, mut next: impl FnMut() -> f32) -> Matrix {
-            let codes = cols.div_ceil(FRAGMENT_COLS_FP8) * FRAGMENT_BYTES_FP8;
-            let tile_bytes = codes + SCALE_BYTES_FP8;
+            let codes = cols.div_ceil(fp8::FRAGMENT_COLS) * fp8::FRAGMENT_BYTES;
+            let tile_bytes = codes + fp8::SCALE_BYTES;
             let mut tiles = vec![0u8; rows.div_ceil(TILE_ROWS) * tile_bytes];
             let mut values = Vec::new();
             for row in 0..rows {
@@ -314,8 +196,8 @@ mod tests {
                     // Every code but the two NaNs.
                     let code = (next().to_bits() >> 7) as u8;
                     let code = if code & 0x7f == 0x7f { code & 0x80 } else { code };
-                    let at = col / FRAGMENT_COLS_FP8 * FRAGMENT_BYTES_FP8
-                        + fragment_index_fp8(within, col % FRAGMENT_COLS_FP8);
+                    let at = col / fp8::FRAGMENT_COLS * fp8::FRAGMENT_BYTES
+                        + fp8::fragment_index(within, col % fp8::FRAGMENT_COLS);
                     tiles[tile + at] = code;
                     let value = float8::F8E4M3::from_bits(code).to_f64();
                     values.push(value * f64::from(scale));

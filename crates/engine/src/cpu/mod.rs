@@ -6,7 +6,7 @@
 //! multiply-add, because a row's sum has one fixed order.
 
 mod attention;
-mod codes;
+mod formats;
 mod matvec;
 mod record;
 

@@ -5,7 +5,7 @@
 //! depend on the width of the registers. The scalar level rounds twice where the others round
 //! once.
 
-pub(crate) use super::codes::Level;
+pub(crate) use super::formats::Level;
 pub(crate) use pulp::Simd as Registers;
 use pulp::{Scalar, WithSimd};
 

@@ -10,8 +10,9 @@ use super::simd::{LANES, silu, sum_of_squares};
 use super::team::{Injected, Shared};
 use crate::rope::RopeTable;
 use monolith_abi::dump::{NO_BLOCK, NO_LAYER};
+use monolith_abi::formats::TILE_ROWS;
 use monolith_abi::kernel::{NO_ROW, NOT_A_NUMBER};
-use monolith_abi::{EventKind, Phase, WeightFormat, pack::TILE_ROWS};
+use monolith_abi::{EventKind, Phase};
 use monolith_handoff::{Exchange, Fault};
 use monolith_pack::{LayerSection, Section};
 use std::ops::Range;
@@ -115,18 +116,17 @@ impl<const XRAY: bool> Step<'_, XRAY> {
     fn embed(&mut self) {
         let begin = self.stamp();
         let embedding = self.shared.pack.matrix(Section::Embedding);
-        for (value, element) in self.state.residual.iter_mut().zip(embedding.row_f32(self.token)) {
-            *value = element;
-        }
+        embedding.read_row(self.token, &mut self.state.residual);
         self.worked(Phase::Embed, None, begin);
     }
 
     fn qkv(&mut self, layer: usize) -> Result<(), StepFault> {
         self.gather_residual(layer.checked_sub(1), Phase::Down)?;
         let begin = self.stamp();
-        let scale = self.norm(&self.shared.norms[layer].input, self.shared.formats().layers);
+        let section = Section::Layer(layer, LayerSection::Qkv);
+        let scale = self.norm(&self.shared.norms[layer].input, section);
         let tiles = self.shared.plan.share(Phase::Qkv, self.worker);
-        self.product(Section::Layer(layer, LayerSection::Qkv), tiles, |step, row, values| {
+        self.product(section, tiles, |step, row, values| {
             step.publish_rows(layer, Phase::Qkv, row, values.map(|value| value * scale));
         });
         self.worked(Phase::Qkv, Some(layer), begin);
@@ -173,7 +173,7 @@ impl<const XRAY: bool> Step<'_, XRAY> {
     }
 
     fn o_proj(&mut self, layer: usize) -> Result<(), StepFault> {
-        self.gather_activation(layer, Phase::Attention)?;
+        self.gather_activation(layer, Phase::Attention, LayerSection::OProj)?;
         self.add_to_residual(layer, Phase::OProj, LayerSection::OProj);
         Ok(())
     }
@@ -181,9 +181,10 @@ impl<const XRAY: bool> Step<'_, XRAY> {
     fn gate_up(&mut self, layer: usize) -> Result<(), StepFault> {
         self.gather_residual(Some(layer), Phase::OProj)?;
         let begin = self.stamp();
-        let scale = self.norm(&self.shared.norms[layer].post, self.shared.formats().layers);
+        let section = Section::Layer(layer, LayerSection::GateUp);
+        let scale = self.norm(&self.shared.norms[layer].post, section);
         let tiles = self.shared.plan.share(Phase::GateUp, self.worker);
-        self.product(Section::Layer(layer, LayerSection::GateUp), tiles, |step, row, values| {
+        self.product(section, tiles, |step, row, values| {
             let (gate, up) = values.split_at(TILE_ROWS / 2);
             let mut gated = [0.0; TILE_ROWS / 2];
             for ((out, gate), up) in gated.iter_mut().zip(gate).zip(up) {
@@ -196,7 +197,7 @@ impl<const XRAY: bool> Step<'_, XRAY> {
     }
 
     fn down(&mut self, layer: usize) -> Result<(), StepFault> {
-        self.gather_activation(layer, Phase::GateUp)?;
+        self.gather_activation(layer, Phase::GateUp, LayerSection::Down)?;
         self.add_to_residual(layer, Phase::Down, LayerSection::Down);
         Ok(())
     }
@@ -205,7 +206,7 @@ impl<const XRAY: bool> Step<'_, XRAY> {
     fn lm_head(&mut self) -> Result<(), StepFault> {
         self.gather_residual(Some(self.shared.config().layers - 1), Phase::Down)?;
         let begin = self.stamp();
-        let scale = self.norm(&self.shared.final_norm, self.shared.formats().head);
+        let scale = self.norm(&self.shared.final_norm, Section::LmHead);
         let tiles = self.shared.plan.share(Phase::LmHead, self.worker);
         let (mut largest, mut index) = (f32::NEG_INFINITY, NO_ROW);
         self.product(Section::LmHead, tiles, |step, row, values| {
@@ -246,10 +247,11 @@ impl<const XRAY: bool> Step<'_, XRAY> {
         self.worked(phase, Some(layer), begin);
     }
 
-    /// Spreads `residual * weight` for a matrix of this format and returns the reciprocal RMS, by
+    /// Spreads `residual * weight` for the matrix of a section and returns the reciprocal RMS, by
     /// which the caller multiplies the product. That saves a pass over the activation, and the
     /// pack keeps the published weights.
-    fn norm(&mut self, weight: &[f32], format: WeightFormat) -> f32 {
+    fn norm(&mut self, weight: &[f32], section: Section) -> f32 {
+        let format = self.shared.formats().of(section);
         let State { residual, scaled, spread, .. } = &mut *self.state;
         for ((out, value), weight) in scaled.iter_mut().zip(&*residual).zip(weight) {
             *out = value * weight;
@@ -309,11 +311,16 @@ impl<const XRAY: bool> Step<'_, XRAY> {
         self.gather_phase(layer, phase, 0..width, |state| &mut state.residual)
     }
 
-    /// Gathers and spreads a phase's whole output.
-    fn gather_activation(&mut self, layer: usize, phase: Phase) -> Result<(), StepFault> {
+    /// Gathers a phase's whole output and spreads it for a matrix of the layer.
+    fn gather_activation(
+        &mut self,
+        layer: usize,
+        phase: Phase,
+        section: LayerSection,
+    ) -> Result<(), StepFault> {
         let width = self.shared.plan.width(phase);
         self.gather_phase(layer, phase, 0..width, |state| &mut state.gathered)?;
-        let format = self.shared.formats().layers;
+        let format = self.shared.formats().of(Section::Layer(layer, section));
         let State { gathered, spread, .. } = &mut *self.state;
         spread.set(&gathered[..width], format);
         Ok(())

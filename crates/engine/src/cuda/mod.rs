@@ -388,11 +388,20 @@ impl CudaEngine {
 
 /// Returns the row of the table for a pack's formats.
 fn choose(options: &CudaOptions, formats: Formats) -> Result<&'static Variant, EngineError> {
-    let fitting = Variant::of_formats(formats.layers, formats.head);
-    let no_kernel =
-        || EngineError::UnfitPack(format!("no kernel runs a pack in {}", formats.name()));
+    let map = formats.map();
+    let no_kernel = || {
+        let why = match map.layers() {
+            Some(_) => "",
+            None => {
+                ": a kernel needs one format for all matrices of the layers, and may have another \
+                 for LM head and embedding"
+            }
+        };
+        EngineError::UnfitPack(format!("no kernel runs a pack in {}{why}", formats.name()))
+    };
+    let fitting = Variant::of_formats(map);
     let variant = options.variant.or(fitting).ok_or_else(no_kernel)?;
-    if (variant.format, variant.head_format) != (formats.layers, formats.head) {
+    if !variant.runs(map) {
         let (name, wants, is) = (variant.name, variant.formats(), formats.name());
         return Err(EngineError::UnfitPack(format!(
             "variant {name} runs weights in {wants}, but the pack is in {is}"

@@ -4,7 +4,6 @@ use super::{Buffers, CudaOptions};
 use crate::EngineError;
 use cudarc::driver::{CudaStream, DevicePtr, DeviceRepr};
 use monolith_abi::kernel::StepArgs;
-use monolith_model::Config;
 use monolith_pack::{LayerSection, Pack, Section};
 use std::sync::Arc;
 
@@ -26,7 +25,7 @@ pub(super) fn args(
     let at = |layer, section| pack.offset(Section::Layer(layer, section));
     let layer_base = at(0, LayerSection::Norms);
     let layer_stride = if config.layers > 1 { at(1, LayerSection::Norms) - layer_base } else { 0 };
-    check_stride(pack, config, layer_base, layer_stride)?;
+    check_stride(|section| pack.offset(section), config.layers, [layer_base, layer_stride])?;
     let within = |section| at(0, section) - layer_base;
     let injected = options.injected;
     Ok(StepArgs {
@@ -52,16 +51,22 @@ pub(super) fn args(
     })
 }
 
-/// The kernel steps from layer to layer by one stride: checks that every layer has the same layout.
-fn check_stride(pack: &Pack, config: &Config, base: u64, stride: u64) -> Result<(), EngineError> {
-    for layer in 0..config.layers {
+/// The kernel steps from layer to layer by one stride: checks that every layer has the layout of
+/// layer 0. The matrices of a layer may differ in format, and so in size, from one another.
+fn check_stride(
+    offset: impl Fn(Section) -> u64,
+    layers: usize,
+    [base, stride]: [u64; 2],
+) -> Result<(), EngineError> {
+    for layer in 0..layers {
         for section in LayerSection::ALL {
-            let first = pack.offset(Section::Layer(0, section)) - base;
+            let first = offset(Section::Layer(0, section)) - base;
             let wanted = base + layer as u64 * stride + first;
-            if pack.offset(Section::Layer(layer, section)) != wanted {
+            if offset(Section::Layer(layer, section)) != wanted {
                 let name = Section::Layer(layer, section).name();
                 return Err(EngineError::UnfitPack(format!(
-                    "the pack's section {name} is not at the layer stride: pack the model again"
+                    "the pack's section {name} is not at the layer stride, and a kernel needs the \
+                     same layout in every layer: pack the model again"
                 )));
             }
         }
@@ -85,5 +90,73 @@ impl Buffers {
     /// The address to which the kernel writes logits.
     pub(super) fn logits_address(&self, stream: &Arc<CudaStream>) -> u64 {
         self.logits.device_ptr(stream).0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cuda::choose;
+    use monolith_abi::{MatrixKind, WeightFormat};
+    use monolith_model::{Config, MemoryWeights};
+    use monolith_pack::{Formats, Source, pack_to_bytes_as};
+
+    const MIXED: Formats = Formats::FP8.with(MatrixKind::Down, WeightFormat::Bf16);
+
+    fn mixed_pack() -> Pack {
+        let config = Config {
+            hidden: 32,
+            intermediate: 48,
+            layers: 3,
+            heads: 2,
+            kv_heads: 1,
+            head_dim: 16,
+            vocab: 40,
+            ..Config::qwen3_0_6b()
+        };
+        let weights = MemoryWeights::from_fn(&config, |_, row, col| 1.0 + (row + col) as f32);
+        let bytes = pack_to_bytes_as(&weights, Source::default(), MIXED).unwrap();
+        Pack::from_bytes(bytes, "mixed.pack").unwrap()
+    }
+
+    #[test]
+    fn a_mixed_pack_has_one_stride_and_its_own_sizes() {
+        let pack = mixed_pack();
+        let args = args(&pack, &CudaOptions::default(), 8).unwrap();
+        let bytes = |section| {
+            Section::Layer(0, section).bytes(pack.config(), MIXED.of(Section::Layer(0, section)))
+        };
+        assert_eq!(args.gate_up - args.o_proj, bytes(LayerSection::OProj).next_multiple_of(4096));
+        let down = args.down + bytes(LayerSection::Down).next_multiple_of(4096);
+        assert_eq!(args.layer_stride, down);
+        assert_eq!(args.final_norm, args.layer_base + 3 * args.layer_stride);
+    }
+
+    #[test]
+    fn layers_that_differ_are_refused_by_name() {
+        let pack = mixed_pack();
+        let at = |layer, section| pack.offset(Section::Layer(layer, section));
+        let base = at(0, LayerSection::Norms);
+        let stride = at(1, LayerSection::Norms) - base;
+        check_stride(|section| pack.offset(section), 3, [base, stride]).unwrap();
+        let moved = Section::Layer(2, LayerSection::GateUp);
+        let offset = |section| pack.offset(section) + u64::from(section == moved) * 4096;
+        let said = check_stride(offset, 3, [base, stride]).unwrap_err().to_string();
+        assert!(said.contains("layers.2.gate_up is not at the layer stride"), "{said}");
+        assert!(said.contains("same layout in every layer"), "{said}");
+    }
+
+    #[test]
+    fn no_kernel_runs_a_mixed_pack_and_the_engine_says_why() {
+        let said = choose(&CudaOptions::default(), MIXED).unwrap_err().to_string();
+        assert!(said.contains("no kernel runs a pack in mixed-qkv-fp8-o_proj-fp8"), "{said}");
+        assert!(said.contains("one format for all matrices of the layers"), "{said}");
+        let variant = monolith_kernels::Variant::find("fp8-flag").ok();
+        let asked = CudaOptions { variant, ..CudaOptions::default() };
+        let said = choose(&asked, MIXED).unwrap_err().to_string();
+        assert!(said.contains("fp8-flag runs weights in fp8, but the pack is in mixed-"), "{said}");
+        for formats in Formats::NAMED {
+            choose(&CudaOptions::default(), formats).unwrap();
+        }
     }
 }

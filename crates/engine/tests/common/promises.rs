@@ -61,17 +61,27 @@ pub fn every_format_agrees<E: Engine>(
     tolerances: &[f32],
     load: impl Fn(Arc<Pack>) -> E,
 ) {
+    for formats in Formats::NAMED {
+        a_format_agrees(config, formats, tolerances, &load);
+    }
+}
+
+/// [`every_format_agrees`] for one map of formats.
+pub fn a_format_agrees<E: Engine>(
+    config: &Config,
+    formats: Formats,
+    tolerances: &[f32],
+    load: impl Fn(Arc<Pack>) -> E,
+) {
     for tied in [true, false] {
         let config = Config { tied, ..config.clone() };
         let weights = random_codes(&config, 43);
-        for formats in Formats::NAMED {
-            let mut engine = load(pack_as(&weights, formats));
-            assert!(engine.info().variant.starts_with(formats.name()));
-            let place = format!("{}, tied {tied}", formats.name());
-            every_phase_agrees(&mut engine, &weights, tolerances, &place, |reference, token, _| {
-                reference.advance(&[token]).expect("the reference runs");
-            });
-        }
+        let mut engine = load(pack_as(&weights, formats));
+        assert!(engine.info().variant.starts_with(&*formats.name()));
+        let place = format!("{}, tied {tied}", formats.name());
+        every_phase_agrees(&mut engine, &weights, tolerances, &place, |reference, token, _| {
+            reference.advance(&[token]).expect("the reference runs");
+        });
     }
 }
 

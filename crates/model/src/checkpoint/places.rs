@@ -2,8 +2,8 @@
 
 use super::shard::Shard;
 use super::{INDEX, quantized};
-use crate::stored::WideType;
-use crate::{Config, ModelError, ScaleType, Tensor};
+use crate::stored::{bf16, fp8};
+use crate::{Config, ModelError, ScaleType, Tensor, WideType};
 use safetensors::tensor::Dtype;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Range;
@@ -37,21 +37,15 @@ pub(super) fn of_tensors(
         let name = tensor.name();
         let shard = shard_of(&name, shards, listed_in)?;
         let stored = if quantized && quantized::is_fp8(&shards[shard], tensor)? {
-            let values = (shard, place(&shards[shard], tensor, config, &[Dtype::F8_E4M3])?.0);
-            let scale_name = quantized::scale_name(&name);
+            let values = (shard, place(&shards[shard], tensor, config, &[fp8::DTYPE])?.0);
+            let scale_name = fp8::scale_name(&name);
             let scale_shard = shard_of(&scale_name, shards, listed_in)?;
             let scales = quantized::place_scales(shards, scale_shard, tensor, config)?;
             known.insert(scale_name);
             Stored { values, wide: None, scales: Some(scales) }
         } else {
-            let types = [Dtype::BF16, Dtype::F32, Dtype::F16];
-            let (range, dtype) = place(&shards[shard], tensor, config, &types)?;
-            let wide = match dtype {
-                Dtype::F32 => Some(WideType::F32),
-                Dtype::F16 => Some(WideType::F16),
-                _ => None,
-            };
-            Stored { values: (shard, range), wide, scales: None }
+            let (range, dtype) = place(&shards[shard], tensor, config, &bf16::DTYPES)?;
+            Stored { values: (shard, range), wide: WideType::of(dtype), scales: None }
         };
         places.insert(tensor, stored);
         known.insert(name);
@@ -78,7 +72,7 @@ fn refuse_unknown(
     for shard in shards {
         for name in shard.names() {
             let ignored = name.ends_with("rotary_emb.inv_freq")
-                || (quantized && quantized::is_for_activations(&name));
+                || (quantized && fp8::is_for_activations(&name));
             if !ignored && !known.contains(&name) {
                 let what = "not part of the model that config.json describes".into();
                 return Err(shard.tensor_error(&name, what));

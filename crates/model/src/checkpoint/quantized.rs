@@ -6,8 +6,8 @@
 
 use super::places::Place;
 use super::{Checkpoint, Shard, Tensor};
+use crate::stored::fp8;
 use crate::{Config, ModelError, ScaleType, config, small_file};
-use safetensors::tensor::Dtype;
 use serde_json::Value;
 use std::path::Path;
 
@@ -74,10 +74,11 @@ fn check_quantization(value: &Value) -> Result<(), String> {
             shown("quant_method")
         ));
     }
-    if value.get("format").and_then(Value::as_str) != Some("float-quantized") {
+    if value.get("format").and_then(Value::as_str) != Some(fp8::LAYOUT) {
         return Err(format!(
-            "format {} (only float-quantized is supported): {CURE}",
-            shown("format")
+            "format {} (only {} is supported): {CURE}",
+            shown("format"),
+            fp8::LAYOUT
         ));
     }
     for (key, value) in said(value) {
@@ -142,7 +143,7 @@ fn check_groups(value: &Value) -> Result<(), String> {
         for (key, value) in said(group) {
             match key.as_str() {
                 "weights" => {}
-                "format" if value.as_str() == Some("float-quantized") => {}
+                "format" if value.as_str() == Some(fp8::LAYOUT) => {}
                 key if IDLE_OF_GROUP.contains(&key) => {}
                 key => return Err(format!("{place}.{}", not_understood(key, value))),
             }
@@ -152,19 +153,16 @@ fn check_groups(value: &Value) -> Result<(), String> {
 }
 
 fn check_weights(weights: &Value) -> Result<(), String> {
-    for (field, wanted) in [
-        ("type", Value::from("float")),
-        ("num_bits", Value::from(8)),
-        ("strategy", Value::from("channel")),
-    ] {
-        let found = weights.get(field).unwrap_or(&Value::Null);
-        if *found != wanted {
+    let fields = fp8::weights();
+    for (field, wanted) in &fields {
+        let found = weights.get(*field).unwrap_or(&Value::Null);
+        if found != wanted {
             return Err(format!("{field} {found} (only {wanted} is supported)"));
         }
     }
     for (key, value) in said(weights) {
         match key.as_str() {
-            "type" | "num_bits" | "strategy" => {}
+            key if fields.iter().any(|(field, _)| *field == key) => {}
             "symmetric" if *value == Value::Bool(true) => {}
             "symmetric" => return Err(format!("symmetric {value} (only true is supported)")),
             "dynamic" if *value == Value::Bool(false) => {}
@@ -175,27 +173,16 @@ fn check_weights(weights: &Value) -> Result<(), String> {
     Ok(())
 }
 
-/// The name of a tensor's scales.
-pub(super) fn scale_name(tensor: &str) -> String {
-    format!("{tensor}_scale")
-}
-
-/// Returns whether a tensor with this name is ignored: scales for activations, which are never
-/// quantized here.
-pub(super) fn is_for_activations(name: &str) -> bool {
-    name.ends_with(".input_scale")
-}
-
 /// Returns whether the tensor is stored in FP8. Block scales have another name, which counts
 /// regardless of `config.json`.
 pub(super) fn is_fp8(shard: &Shard, tensor: Tensor) -> Result<bool, ModelError> {
     let name = tensor.name();
-    let blocks = format!("{name}_scale_inv");
+    let blocks = fp8::block_scale_name(&name);
     if shard.info(&blocks).is_some() {
         return Err(shard.tensor_error(&blocks, format!("scales for blocks: {CURE}")));
     }
     let dtype = shard.info(&name).map(|info| info.dtype);
-    Ok(dtype == Some(Dtype::F8_E4M3) && !tensor.is_norm())
+    Ok(dtype == Some(fp8::DTYPE) && !tensor.is_norm())
 }
 
 /// Checks type and shape of the scales of an FP8 tensor, and returns their place.
@@ -205,18 +192,14 @@ pub(super) fn place_scales(
     tensor: Tensor,
     config: &Config,
 ) -> Result<(Place, ScaleType), ModelError> {
-    let (name, rows, at) = (scale_name(&tensor.name()), tensor.shape(config).0, &shards[shard]);
+    let (name, rows, at) =
+        (fp8::scale_name(&tensor.name()), tensor.shape(config).0, &shards[shard]);
     let Some(info) = at.info(&name) else {
         return Err(at.tensor_error(&name, "missing: an FP8 tensor needs one scale per row".into()));
     };
-    let scale_type = match info.dtype {
-        Dtype::F32 => ScaleType::F32,
-        Dtype::F16 => ScaleType::F16,
-        Dtype::BF16 => ScaleType::Bf16,
-        other => {
-            let what = format!("dtype {other:?} (expected F32, F16 or BF16)");
-            return Err(at.tensor_error(&name, what));
-        }
+    let Some(scale_type) = ScaleType::of(info.dtype) else {
+        let what = format!("dtype {:?} (expected F32, F16 or BF16)", info.dtype);
+        return Err(at.tensor_error(&name, what));
     };
     if info.shape != [rows, 1] && info.shape != [rows] {
         let what = format!("shape {:?} (expected [{rows}, 1]): {CURE}", info.shape);

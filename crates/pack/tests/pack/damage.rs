@@ -4,7 +4,8 @@ use crate::support::{
     distinct, forged, header_bytes, header_of, ordinary, packed, payload_at, refused, small,
     source, with_header,
 };
-use monolith_abi::pack::{LAYOUT_VERSION, PREAMBLE_BYTES, fragment_index_fp8};
+use monolith_abi::formats::fp8::fragment_index;
+use monolith_abi::pack::{LAYOUT_VERSION, PREAMBLE_BYTES};
 use monolith_pack::{Formats, Pack, PackError, Recipe, ScaleSearch, pack_to_bytes};
 use proptest::prelude::*;
 use sha2::Digest;
@@ -111,7 +112,7 @@ fn a_code_that_is_no_number_is_refused_by_place() {
     for (row, col) in [(0, 0), (5, 7), (9, 23), (15, 8), (16, 0), (31, 23)] {
         for code in [0x7f, 0xff] {
             let mut bytes = good.clone();
-            let at = row / 16 * (512 + 64) + fragment_index_fp8(row % 16, col);
+            let at = row / 16 * (512 + 64) + fragment_index(row % 16, col);
             forged(&mut bytes, QKV, at, code);
             let error = refused(bytes);
             assert!(matches!(error, PackError::Content { .. }), "{error}");

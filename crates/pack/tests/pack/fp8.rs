@@ -4,7 +4,8 @@ use crate::support::{config, opened, ordinary, packed, small, source};
 use float8::F8E4M3;
 use half::bf16;
 use monolith_abi::WeightFormat;
-use monolith_abi::pack::{FRAGMENT_COLS_FP8, TILE_ROWS, fragment_index_fp8};
+use monolith_abi::formats::TILE_ROWS;
+use monolith_abi::formats::fp8::{FRAGMENT_COLS, fragment_index};
 use monolith_model::{Config, LayerTensor, MemoryWeights, StoredView, Tensor, Weights};
 use monolith_pack::{
     Formats, LayerSection, Pack, PackError, Recipe, ScaleSearch, Section, pack_to_bytes_as,
@@ -24,8 +25,8 @@ fn requantized(weights: &[f32]) -> (Vec<f32>, f32) {
 fn is_quantized(config: &Config, tensor: Tensor, formats: Formats) -> bool {
     let format = match tensor {
         _ if tensor.is_norm() => WeightFormat::Bf16,
-        Tensor::Layer(..) => formats.layers,
-        _ => formats.head,
+        Tensor::Layer(..) => formats.map().layers().unwrap(),
+        _ => formats.map().head(),
     };
     assert!(tensor.shape(config).0 > 0);
     format == WeightFormat::Fp8
@@ -131,7 +132,7 @@ fn codes_and_scales_lie_where_the_layout_says() {
             let at = 1024 + 4 * row;
             assert_eq!(bytes[at..at + 4], scale.to_le_bytes());
             for col in 0..64 {
-                let at = col / FRAGMENT_COLS_FP8 * 512 + fragment_index_fp8(row, col % 32);
+                let at = col / FRAGMENT_COLS * 512 + fragment_index(row, col % 32);
                 let value = F8E4M3::from_bits(bytes[at]).to_f32() * scale;
                 let values = expected.as_ref().map_or(&[][..], |(values, _)| values);
                 assert_eq!(value, values.get(col).copied().unwrap_or(0.0), "{stored} {col}");
@@ -245,7 +246,7 @@ fn bytes_per_token_are_those_of_codes_and_scales() {
             let pack = opened(&ordinary(&config, 1), formats);
             let header = pack.header();
             let stored: u64 = header.sections.iter().map(|entry| entry.bytes).sum();
-            let row = match formats.head {
+            let row = match formats.map().head() {
                 WeightFormat::Bf16 => 2 * config.hidden as u64,
                 WeightFormat::Fp8 => config.hidden as u64 + 4,
             };

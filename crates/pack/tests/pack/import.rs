@@ -169,7 +169,9 @@ fn a_tied_checkpoint_and_scales_of_activations_are_read() {
     assert!(!checkpoint.config().tied && checkpoint.remarks().len() == 1);
     let pack = packed(&checkpoint, Formats::FP8).unwrap();
     assert_eq!(pack.tensor_f32(Tensor::LmHead), vec![0.5; 37 * 24]);
-    assert!(pack.matrix(monolith_pack::Section::Embedding).row_f32(0).any(|value| value != 0.5));
+    assert!(
+        pack.matrix(monolith_pack::Section::Embedding).row_f32(0).iter().any(|&value| value != 0.5)
+    );
 }
 
 #[test]
@@ -386,7 +388,7 @@ fn a_pack_becomes_a_checkpoint_of_its_values() {
     let dir = tempfile::tempdir().unwrap();
     for formats in Formats::NAMED {
         let pack = support::opened(&ordinary(&config, 8), formats);
-        let to = dir.path().join(formats.name());
+        let to = dir.path().join(&*formats.name());
         write_checkpoint(&pack, &to, |_, _| Ok(())).unwrap();
         let error = write_checkpoint(&pack, &to, |_, _| Ok(())).unwrap_err();
         assert!(matches!(&error, PackError::Io { .. }), "{error}");

@@ -4,6 +4,8 @@
 
 mod damage;
 mod fp8;
+mod golden;
 mod import;
+mod mixed;
 mod support;
 mod whole;

@@ -2,7 +2,7 @@
 
 use crate::support::{config, distinct, small, source};
 use monolith_abi::WeightFormat;
-use monolith_abi::pack::{FRAGMENT_COLS, TILE_ROWS};
+use monolith_abi::formats::{TILE_ROWS, bf16::FRAGMENT_COLS};
 use monolith_model::{Config, Tensor, Weights};
 use monolith_pack::{Pack, PackError, Section, pack_to_bytes, pack_to_file};
 use proptest::prelude::*;

@@ -1,11 +1,15 @@
-//! E4M3 codes into f32, exactly: 17 instructions for a whole register of codes.
+//! FP8: E4M3 codes become f32, exactly, by 17 instructions for a whole register of codes. The scale
+//! of a row multiplies its sum.
 //!
 //! Every E4M3 value is a bf16 value. A table lookup in 128-bit lanes (`pshufb`) gives the high
 //! bytes of a register's codes, and a shift gives the low bytes. A second lookup corrects the
 //! subnormals, whose mantissa has no leading 1. The interleaved bytes are the bf16 bits of even and
 //! odd codes. No intermediate f32 is subnormal, because arithmetic on subnormals is slow.
 
-use super::simd::{LANES, Registers};
+use super::{GROUPS, Group, Lanes, Level};
+use crate::cpu::matvec::{MatVec, rows};
+use crate::cpu::simd::{LANES, Registers};
+use monolith_abi::formats::fp8::{FRAGMENT_BYTES, FRAGMENT_COLS, SCALE_BYTES, fragment_index};
 use monolith_model::e4m3;
 use pulp::Scalar;
 #[cfg(target_arch = "x86_64")]
@@ -20,10 +24,10 @@ use {
 pub(crate) const QUAD: usize = 4;
 
 /// The codes of a lane group.
-pub(crate) type Codes = [u8; QUAD * LANES];
+type Codes = Group;
 
-/// A set of instructions, and how it widens codes.
-pub(crate) trait Level: Registers {
+/// How a set of instructions widens codes.
+pub(crate) trait Widen: Registers {
     /// The values of the codes in one register of a lane group's lanes: the `t`-th value of a lane
     /// is the value of the code [`code_of`]`(lane, t)`, where lanes are counted over all registers.
     fn widen(self, codes: &Codes, at: usize) -> [Self::f32s; QUAD];
@@ -31,11 +35,73 @@ pub(crate) trait Level: Registers {
 
 /// The index, in its lane group, of the code that a lane holds as its `t`-th value. 16 successive
 /// codes are spread over four successive lanes, because the bytes of 128 bits are interleaved.
-pub(crate) const fn code_of(lane: usize, t: usize) -> usize {
+const fn code_of(lane: usize, t: usize) -> usize {
     16 * (lane / 4) + 8 * (t / 2) + 2 * (lane % 4) + t % 2
 }
 
-impl Level for Scalar {
+/// The column, in its fragment, of each weight of each lane: from the order of the pack's elements.
+pub(super) const COLUMNS: [[u8; LANES]; QUAD] = {
+    let mut of_code = [0; QUAD * LANES];
+    let mut col = 0;
+    while col < FRAGMENT_COLS {
+        of_code[fragment_index(0, col)] = col as u8;
+        of_code[fragment_index(GROUPS, col)] = col as u8;
+        col += 1;
+    }
+    let mut columns = [[0; LANES]; QUAD];
+    let mut at = 0;
+    while at < QUAD * LANES {
+        let (lane, weight) = (at / QUAD, at % QUAD);
+        columns[weight][lane] = of_code[code_of(lane, weight)];
+        at += 1;
+    }
+    columns
+};
+
+/// A word is half of two lanes.
+struct Fp8Lanes;
+
+impl Lanes<QUAD> for Fp8Lanes {
+    /// Widening needs registers too: with more than four sums the compiler spills some.
+    const SUMS: usize = 4;
+
+    #[inline(always)]
+    fn add<S: Level, const M: usize>(
+        simd: S,
+        sums: &mut [S::f32s; M],
+        group: &Group,
+        first: usize,
+        x: &[[S::f32s; M]; QUAD],
+    ) {
+        for (at, sum) in sums.iter_mut().enumerate() {
+            for (values, x) in simd.widen(group, first + at).into_iter().zip(x) {
+                *sum = simd.mul_add_e_f32s(values, x[at], *sum);
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn rows(lanes: [f32; 4]) -> [f32; 2] {
+        [lanes[0] + lanes[1], lanes[2] + lanes[3]]
+    }
+}
+
+/// Multiplies tiles, and each row's sum by its scale.
+#[inline(always)]
+pub(super) fn product<S: Level, const R: usize>(simd: S, product: MatVec<'_>) {
+    let x = product.x.fragments::<QUAD>(FRAGMENT_COLS);
+    let codes = x.len() * FRAGMENT_BYTES;
+    for (tile, out) in product.tiles.chunks_exact(codes + SCALE_BYTES).zip(product.out) {
+        let (codes, scales) = tile.split_at(codes);
+        let (fragments, _) = codes.as_chunks::<FRAGMENT_BYTES>();
+        rows::<S, Fp8Lanes, R, QUAD, FRAGMENT_BYTES>(simd, fragments, x, out);
+        for (sum, scale) in out.iter_mut().zip(scales.as_chunks::<4>().0) {
+            *sum *= f32::from_le_bytes(*scale);
+        }
+    }
+}
+
+impl Widen for Scalar {
     #[inline(always)]
     fn widen(self, codes: &Codes, at: usize) -> [f32; QUAD] {
         by_table(self, codes, at)
@@ -60,7 +126,7 @@ fn by_table<S: Registers>(simd: S, codes: &Codes, at: usize) -> [S::f32s; QUAD] 
 }
 
 #[cfg(target_arch = "aarch64")]
-impl Level for pulp::aarch64::Neon {
+impl Widen for pulp::aarch64::Neon {
     #[inline(always)]
     fn widen(self, codes: &Codes, at: usize) -> [Self::f32s; QUAD] {
         by_table(self, codes, at)
@@ -112,7 +178,7 @@ const fn repeated<const BYTES: usize>(table: [u8; 16]) -> [u8; BYTES] {
 }
 
 #[cfg(target_arch = "x86_64")]
-impl Level for V3 {
+impl Widen for V3 {
     #[inline(always)]
     fn widen(self, codes: &Codes, at: usize) -> [f32x8; QUAD] {
         widen_32(self, codes.as_chunks().0[at])
@@ -146,7 +212,7 @@ fn widen_32(simd: V3, codes: [u8; 32]) -> [f32x8; QUAD] {
 }
 
 #[cfg(target_arch = "x86_64")]
-impl Level for V4 {
+impl Widen for V4 {
     #[inline(always)]
     fn widen(self, codes: &Codes, _: usize) -> [f32x16; QUAD] {
         widen_64(self, *codes)
@@ -184,6 +250,7 @@ fn widen_64(simd: V4, codes: [u8; 64]) -> [f32x16; QUAD] {
 mod tests {
     use super::*;
     use crate::cpu::simd::{Kernel, Simd};
+    use monolith_abi::formats::TILE_ROWS;
 
     struct Widen<'a>(&'a Codes, &'a mut [[f32; LANES]; QUAD]);
 
@@ -223,5 +290,20 @@ mod tests {
             (0..LANES).flat_map(|lane| (0..QUAD).map(move |t| code_of(lane, t))).collect();
         held.sort_unstable();
         assert!(held.into_iter().eq(0..QUAD * LANES));
+    }
+
+    #[test]
+    fn a_lanes_columns_and_rows_are_those_of_the_pack() {
+        for row in 0..TILE_ROWS {
+            for (weight, columns) in COLUMNS.iter().enumerate() {
+                // Of four lanes, the first two hold the upper row.
+                let lanes = (0..LANES).filter(|lane| lane % 4 / 2 == row / GROUPS);
+                for lane in lanes {
+                    let at = fragment_index(row, usize::from(columns[lane]));
+                    let wanted = row % GROUPS * size_of::<Codes>() + code_of(lane, weight);
+                    assert_eq!(at, wanted, "row {row}, lane {lane}, weight {weight}");
+                }
+            }
+        }
     }
 }
