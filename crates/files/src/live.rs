@@ -30,8 +30,8 @@ impl Drop for Live {
 }
 
 /// Removes every file and folder that this process has begun and not committed. For a program that
-/// ends without its destructors, such as one that Ctrl-C ends while a thread is busy. What cannot be
-/// removed is left for the next process, which recognizes it as stale.
+/// ends without its destructors, such as one that Ctrl-C ends while a thread is busy. The next
+/// process recognizes what cannot be removed as stale.
 pub fn remove_unfinished() {
     for path in live().iter() {
         let _ = match path.is_dir() {

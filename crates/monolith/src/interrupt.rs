@@ -3,7 +3,7 @@
 //! A command with nothing to clean up is ended at once, with code 130. A command that has files to
 //! clean up or a partial result to finish holds a [`Guard`] and checks [`raised`] in its loops. A
 //! guard gives time, not immunity: a program that does not check for [`GRACE`] is ended anyway, and
-//! its temporaries are removed. (Those of a second Ctrl-C are left; the next command recognizes them as
+//! its temporaries are removed. (A second Ctrl-C leaves them; the next command recognizes them as
 //! stale.)
 
 use crate::exit::Code;
