@@ -143,7 +143,10 @@ fn joined(folder: &str, named: &str) -> String {
 }
 
 fn unresolved(path: &str, include: &Include) -> Option<Finding> {
-    let what = format!("includes {}, which does not exist: correct the path", include.named);
+    let what = format!(
+        "includes {}, which git does not list: `git add` it, or correct the path",
+        include.named
+    );
     include.path.is_none().then(|| Finding::new(path, include.line, what))
 }
 

@@ -6,49 +6,7 @@
 #pragma once
 #include "../xray.cuh"
 #include "slot.cuh"
-
-__device__ __forceinline__ u64 unit_of(float value, u32 epoch) {
-  return (u64(epoch) << 32) | __float_as_uint(value);
-}
-
-__device__ __forceinline__ float value_of(u64 unit) { return __uint_as_float(u32(unit)); }
-__device__ __forceinline__ u32 epoch_of(u64 unit) { return u32(unit >> 32); }
-
-// The words of two units.
-struct Words {
-  u64 first, second;
-};
-
-__device__ __forceinline__ bool are_of(const Words& words, u32 epoch) {
-  return epoch_of(words.first) == epoch && epoch_of(words.second) == epoch;
-}
-
-__device__ __forceinline__ Words load_pair(const u64* unit) {
-  Words words;
-  ptx::load_relaxed_pair(unit, words.first, words.second);
-  return words;
-}
-
-// Spins until two neighbouring units (the first index is even) have this step's epoch, and returns
-// their words. On abort it returns words of another epoch.
-__device__ __forceinline__ Words wait_pair(const abi::StepArgs& args, ::xray::Notes& log,
-                                           const Slot& slot, int index) {
-  const u32 begin = ptx::global_timer_1024ns();
-#pragma unroll 1
-  for (u32 spins = 1;; spins++) {
-    const Words words = load_pair(slot.units + index);
-    if (are_of(words, args.epoch)) {
-      xray::saw(log, slot.units + index, spins);
-      return words;
-    }
-    if (spins % SPINS_PER_LOOK != 0) continue;
-    const bool second = epoch_of(words.first) == args.epoch;
-    const Wait wait = {abi::WaitKind::Exchange, slot.layer, slot.phase,
-                       u32(slot.units - args.slots) + index + second, args.epoch};
-    const u32 seen = epoch_of(second ? words.second : words.first);
-    if (is_over(args, begin, 1, wait, seen)) return words;
-  }
-}
+#include "unit.cuh"
 
 struct FlagInData {
   // Makes a value visible to the next phase.
@@ -86,4 +44,26 @@ struct FlagInData {
 
   // After the last value of a phase: nothing, since each value carries its own flag.
   __device__ static __forceinline__ void phase_end() {}
+
+ private:
+  // Spins until two neighbouring units (the first index is even) have this step's epoch, and returns
+  // their words. On abort it returns words of another epoch.
+  __device__ static __forceinline__ Words wait_pair(const abi::StepArgs& args, ::xray::Notes& log,
+                                             const Slot& slot, int index) {
+    const u32 begin = ptx::global_timer_1024ns();
+#pragma unroll 1
+    for (u32 spins = 1;; spins++) {
+      const Words words = load_pair(slot.units + index);
+      if (are_of(words, args.epoch)) {
+        xray::saw(log, slot.units + index, spins);
+        return words;
+      }
+      if (spins % SPINS_PER_LOOK != 0) continue;
+      const bool second = epoch_of(words.first) == args.epoch;
+      const Wait wait = {abi::WaitKind::Exchange, slot.layer, slot.phase,
+                         u32(slot.units - args.slots) + index + second, args.epoch};
+      const u32 seen = epoch_of(second ? words.second : words.first);
+      if (is_over(args, begin, 1, wait, seen)) return words;
+    }
+  }
 };

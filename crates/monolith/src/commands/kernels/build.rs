@@ -18,7 +18,7 @@ use std::path::PathBuf;
 pub struct Args {
     /// GPU architectures
     #[arg(long, value_name = "ARCH,...", value_delimiter = ',')]
-    #[arg(default_value = "sm_90a,sm_120a", value_parser = values::arch)]
+    #[arg(default_values_t = Arch::ALL, value_parser = values::arch)]
     pub arch: Vec<Arch>,
     /// Named shapes (qwen3-0.6b, tiny), or paths of a config.json
     #[arg(long, value_name = "SHAPE,...", value_delimiter = ',')]
