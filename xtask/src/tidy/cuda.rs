@@ -302,7 +302,9 @@ mod tests {
     fn an_include_points_down() {
         let clock = "crates/kernels/cu/ptx/clock.cuh";
         let up = with(clock, "#include \"../fault.cuh\"\n");
-        assert!(up[0].starts_with(&format!("{clock}:1: includes ../fault.cuh, which does not")));
+        assert!(
+            up[0].starts_with(&format!("{clock}:1: includes ../fault.cuh, which git does not"))
+        );
         let fault = "crates/kernels/cu/fault.cuh";
         let sources = [
             (clock, "\n#include \"../fault.cuh\"\n"),
