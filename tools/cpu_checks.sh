@@ -13,18 +13,7 @@ bin=$1 out=$2 control_tiny=${3:-} control_standin=${4:-}
 work=${WORK:-$(mktemp -d)}
 export MONOLITH_CACHE=$work/cache PYTHONUNBUFFERED=1
 mkdir -p "$out" "$work"
-failures=0
-
-# step SECONDS NAME COMMAND...: runs it, keeps its output, says how it ended.
-step() {
-  local seconds=$1 name=$2 began=$SECONDS
-  shift 2
-  timeout --kill-after=10 "$seconds" "$@" > "$out/$name.log" 2>&1
-  local code=$?
-  echo "== $name: exit $code, $((SECONDS - began)) s"
-  [ $code -eq 0 ] || { failures=$((failures + 1)); tail -n 12 "$out/$name.log" | cut -c1-300; }
-  return $code
-}
+. "$(dirname "$0")/steps.sh"
 
 # The SIMD levels that this processor runs.
 levels() {
@@ -49,18 +38,16 @@ reference() {
 quality() {
   local model=$1 format=$2 control=$3
   shift 3
-  step 420 "quality-$(basename "$model")-$format" "$bin/monolith" quality -m "$model" \
+  quality_step 420 "quality-$(basename "$model")-$format" "$bin/monolith" quality -m "$model" \
     --candidate-format "$format" --engine cpu --control "$control" --results "$out/results" \
     --text data/tiny/heldout.txt "$@"
-  # 5: everything was measured, and the format fails the gate. That is a result.
-  [ $? -eq 5 ] && failures=$((failures - 1))
-  tail -n 14 "$out/quality-$(basename "$model")-$format.log" | cut -c1-300
 }
 
-echo "SIMD levels: $(levels | tr '\n' ' ')"
+levels=$(levels)
+echo "SIMD levels: "$levels
 for format in bf16 fp8; do
   folder=$(reference "$format")
-  for level in $(levels); do
+  for level in $levels; do
     step 120 "gate-$format-$level" "$bin/monolith" gate -m data/tiny --format "$format" --engine cpu \
       --simd "$level" --reference "$folder" --results "$out/results" || continue
     step 120 "bench-$format-$level" "$bin/monolith" bench -m data/tiny --format "$format" \

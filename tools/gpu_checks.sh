@@ -43,18 +43,7 @@ steps=$(for name in ${*:-speeds checks}; do expand "$name"; done)
 work=${WORK:-$(mktemp -d)}
 export MONOLITH_CACHE=$work/cache MONOLITH_NEEDS_GPU=1 RUST_BACKTRACE=0 PYTHONUNBUFFERED=1
 mkdir -p "$out" "$work"
-failures=0
-
-# step SECONDS NAME COMMAND...: runs it, keeps its output, says how it ended.
-step() {
-  local seconds=$1 name=$2 began=$SECONDS
-  shift 2
-  timeout --kill-after=10 "$seconds" "$@" > "$out/$name.log" 2>&1
-  local code=$?
-  echo "== $name: exit $code, $((SECONDS - began)) s"
-  [ $code -eq 0 ] || { failures=$((failures + 1)); tail -n 12 "$out/$name.log" | cut -c1-300; }
-  return $code
-}
+. "$(dirname "$0")/steps.sh"
 
 # The probes' measured read bandwidth, in GB/s: of the largest read by loads of 16 bytes with one
 # block per SM.
@@ -144,12 +133,9 @@ quality() {
   model=$(path_of "$1")
   made "$1" && control "$1" || return
   [ "$1" = tiny ] || limit=(--limit-tokens 12288)
-  step 180 "quality-$1-$2" "$bin/monolith" quality -m "$model" --candidate-format "$2" \
+  quality_step 180 "quality-$1-$2" "$bin/monolith" quality -m "$model" --candidate-format "$2" \
     --engine cuda --control "$out/control-$1.json" --results "$out/results" \
     --text data/tiny/heldout.txt "${limit[@]}"
-  # 5: everything was measured, and the format fails the gate. That is a result.
-  [ $? -eq 5 ] && failures=$((failures - 1))
-  tail -n 14 "$out/quality-$1-$2.log" | cut -c1-300
 }
 
 # All runs of transformers, in parallel, since nothing here is timed. The step that needs a failed one

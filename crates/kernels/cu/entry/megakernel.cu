@@ -20,7 +20,6 @@ static_assert(ML_LAUNCH == static_cast<u32>(abi::Launch::Cooperative),
 
 extern "C" __device__ const u32 monolith_shared_bytes = sizeof(Shared);
 extern "C" __device__ const u32 monolith_threads = shape::THREADS;
-extern "C" __device__ const u64 monolith_slot_units = shape::SLOT_UNITS;
 
 // Per layer, in order (h is the residual stream, a column of `hidden` values):
 //

@@ -4,7 +4,7 @@ mod cooperative;
 
 use super::params::Param;
 use crate::EngineError;
-use cudarc::driver::{CudaFunction, CudaStream};
+use cudarc::driver::{CudaFunction, CudaStream, LaunchConfig};
 use monolith_abi::Launch;
 use monolith_abi::kernel::StepArgs;
 use monolith_abi::step::{Step, shared_bytes};
@@ -24,15 +24,6 @@ pub(super) trait Strategy: Debug + Send {
     unsafe fn launch(&self, stream: &Arc<CudaStream>, args: &StepArgs) -> Result<(), EngineError>;
 }
 
-/// The kernel of a step, and the size of its launch.
-#[derive(Debug)]
-pub(super) struct StepKernel {
-    pub(super) function: CudaFunction,
-    pub(super) blocks: u32,
-    pub(super) threads: u32,
-    pub(super) shared_bytes: u32,
-}
-
 /// The strategy of a row.
 pub(super) fn strategy(
     launch: Launch,
@@ -40,13 +31,12 @@ pub(super) fn strategy(
     step: &Step,
     blocks: usize,
 ) -> Box<dyn Strategy> {
-    let kernel = StepKernel {
-        function,
-        blocks: blocks as u32,
-        threads: step.sizes.threads as u32,
-        shared_bytes: shared_bytes(step) as u32,
+    let config = LaunchConfig {
+        grid_dim: (blocks as u32, 1, 1),
+        block_dim: (step.sizes.threads as u32, 1, 1),
+        shared_mem_bytes: shared_bytes(step) as u32,
     };
     match launch {
-        Launch::Cooperative => Box::new(cooperative::Cooperative::new(kernel)),
+        Launch::Cooperative => Box::new(cooperative::Cooperative { function, config }),
     }
 }
