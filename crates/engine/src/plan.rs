@@ -2,7 +2,7 @@
 //! rules (`abi::step`) for a model and a number of workers.
 
 use monolith_abi::Phase;
-use monolith_abi::step::{Step, Tuning, first_piece, output_of, owner_of_piece, tiles};
+use monolith_abi::step::{OUTPUTS, Step, Tuning, first_piece, output_of, owner_of_piece, tiles};
 use monolith_model::Config;
 use std::ops::Range;
 
@@ -16,7 +16,9 @@ pub(crate) struct Plan {
 /// The CPU engine's numbers: attention is not split, and the rest is of a GPU's blocks.
 const CPU: Tuning = Tuning {
     consumer_warps: 1,
-    teams: 1,
+    grid: 1,
+    flight: 0,
+    head_flight: 0,
     stages: 0,
     stage_bytes: 0,
     kv_chunk: 1,
@@ -69,22 +71,27 @@ impl Plan {
         output_of(phase).map_or(self.step.dims.vocab, |output| output.width.of(&self.step))
     }
 
-    /// First unit of a layer phase's slot.
+    /// First unit of a layer phase's slot in the CPU engine's exchange: one unit a value, in order.
     pub(crate) fn base(&self, layer: usize, phase: Phase) -> usize {
-        let slot = output_of(phase).map_or(0, |output| output.slot.of(&self.step));
-        layer * self.step.sizes.layer_units + slot
+        let widths = OUTPUTS.iter().map(|output| (output.phase, output.width.of(&self.step)));
+        let before = widths.take_while(|&(other, _)| other != phase).map(|(_, width)| width);
+        layer * self.layer_units() + before.sum::<usize>()
+    }
+
+    fn layer_units(&self) -> usize {
+        OUTPUTS.iter().map(|output| output.width.of(&self.step)).sum()
     }
 
     /// A worker's two units in the copy of the final slot with this parity.
     pub(crate) fn final_units(&self, parity: usize, worker: usize) -> Range<usize> {
-        let sizes = &self.step.sizes;
-        let base = sizes.final_base + parity * sizes.final_units + 2 * worker;
+        let layers = self.step.dims.layers * self.layer_units();
+        let base = layers + parity * self.step.sizes.final_units + 2 * worker;
         base..base + 2
     }
 
     /// Units of all slots together.
     pub(crate) fn units(&self) -> usize {
-        self.step.sizes.slot_units
+        self.step.dims.layers * self.layer_units() + 2 * self.step.sizes.final_units
     }
 }
 

@@ -35,7 +35,7 @@ __device__ __forceinline__ void clear_failed_waits() {
 }
 
 __device__ __forceinline__ abi::FaultRecord& own_failed_wait() {
-  return failed_waits[threadIdx.x < shape::CONSUMERS ? CONSUMERS : LOADER];
+  return failed_waits[threadIdx.x < shape::LOADER ? CONSUMERS : LOADER];
 }
 
 __device__ __forceinline__ void record_failed_wait(const Wait& wait, u32 seen, u32 state) {

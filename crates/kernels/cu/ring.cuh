@@ -28,11 +28,6 @@ struct RingCursor {
   int stage = 0;
   u32 parity = 0;
 
-  // The team of consumer warps that uses this stage. A stage always belongs to the same team, so
-  // that a team sees every round of its barriers: parity alone cannot tell a missed round from a
-  // future one.
-  __device__ __forceinline__ int team() const { return stage % shape::TEAMS; }
-
   __device__ __forceinline__ void advance() {
     if (++stage == shape::STAGES) {
       stage = 0;
@@ -45,8 +40,9 @@ __device__ __forceinline__ void ring_init(Shared& shared) {
   for (int stage = 0; stage < shape::STAGES; stage++) {
     ptx::mbarrier_init(&shared.full[stage], 1);
     // In X-ray builds the observer releases every stage, too.
-    ptx::mbarrier_init(&shared.empty[stage], shape::TEAM_WARPS + xray::ON);
+    ptx::mbarrier_init(&shared.empty[stage], shape::CONSUMER_WARPS + xray::ON);
   }
+  for (int buffer = 0; buffer < 2; buffer++) ptx::mbarrier_init(&shared.read[buffer], 1);
   ptx::mbarrier_init_fence();
 }
 

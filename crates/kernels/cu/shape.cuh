@@ -11,11 +11,7 @@ static_assert(ATTENTION_ROWS <= CONSUMER_WARPS, "a warp for each query head, the
 static_assert(HIDDEN % 256 == 0, "hidden: a multiple of 256");
 static_assert(INTERMEDIATE % 256 == 0, "intermediate: likewise");
 static_assert(Q_DIM % 256 == 0, "all query heads: likewise");
-static_assert(CONSUMER_WARPS % TEAMS == 0, "whole teams");
-static_assert(STAGES % TEAMS == 0, "a stage belongs to one team for good");
 static_assert(KV_CHUNK % CONSUMER_WARPS == 0, "a chunk divides among the warps");
-static_assert(BATCH_ROWS <= CONSUMERS, "a thread a row of a batch");
-static_assert(BATCH_ROWS >= HEAD_DIM, "attention borrows a batch's sums for a head");
-static_assert(X_STRIDE % 64 == 16, "eight banks of 4 bytes");
+static_assert(QKV_DIM % TILE_ROWS == 0 && HIDDEN % TILE_ROWS == 0, "whole tiles");
 
 }  // namespace shape

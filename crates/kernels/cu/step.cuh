@@ -30,11 +30,12 @@ constexpr int VOCAB = ML_VOCAB;
 
 // Consumer warps; one more warp loads.
 constexpr int CONSUMER_WARPS = ML_CONSUMER_WARPS;
-// Teams of consumer warps. One team multiplies a stage, the next team the next stage:
-// fewer warps pay a stage's fixed cost (the wait, the release). With all 16 warps at every
-// bf16 stage, that cost was 250 ns of issue per stage on an H200. FP8 is fastest with one
-// team (notes/fp8.md).
-constexpr int TEAMS = ML_TEAMS;
+// Blocks of the grid that the row is tuned for. Other grids give the same bits.
+constexpr int GRID = ML_GRID;
+// Copies of the ring in flight in the layers.
+constexpr int FLIGHT = ML_FLIGHT;
+// Copies in flight in the LM head, which has no hand-off.
+constexpr int HEAD_FLIGHT = ML_HEAD_FLIGHT;
 // Stages of the ring.
 constexpr int STAGES = ML_STAGES;
 // Bytes of a stage.
@@ -54,10 +55,15 @@ constexpr int XRAY = ML_XRAY;
 constexpr int TILE_ROWS = 16;
 // The largest number of blocks of a launch.
 constexpr int BLOCKS_MAX = 256;
-// Tiles whose products are summed over the warps together: one barrier per batch.
-constexpr int BATCH_TILES = 8;
-// Parts of the activation: hi + mid + lo in bf16 keep 24 bits of the fp32 value.
-constexpr int PARTS = 3;
+// Tiles of a round of partial sums, at most.
+constexpr int ROUND_TILES = 3;
+// Steps along K, of all tiles of a round, whose weights a warp holds in registers: 48 of
+// them.
+constexpr int STEPS_AHEAD = 12;
+// Parts of the activation: hi + lo in bf16 keep 16 bits, as a unit does.
+constexpr int PARTS = 2;
+// Units of a line of 128 bytes.
+constexpr int LINE_UNITS = 16;
 // Query heads of a KV head.
 constexpr int GROUP_HEADS = HEADS / KV_HEADS;
 // All query heads.
@@ -72,55 +78,74 @@ constexpr int GATE_UP_DIM = 2 * INTERMEDIATE;
 constexpr int WIDEST = larger(larger(HIDDEN, INTERMEDIATE), Q_DIM);
 // Values of the query heads of a KV head.
 constexpr int GROUP_DIM = GROUP_HEADS * HEAD_DIM;
-// Values of a tile of gate and up: eight rows of gate and the matching eight rows of up.
+// Values of a tile of gate and up: eight rows of gate and the eight rows of up that go
+// with them.
 constexpr int GATE_ROWS = TILE_ROWS / 2;
 // Threads that compute.
 constexpr int CONSUMERS = 32 * CONSUMER_WARPS;
+// Those and the epilogue's.
+constexpr int EPILOGUE_THREADS = CONSUMERS + 32;
 // The thread that loads; in X-ray builds also those of the observer and the watcher.
-constexpr int LOADER = CONSUMERS;
+constexpr int LOADER = EPILOGUE_THREADS;
 // The observer.
 constexpr int OBSERVER = LOADER + 32;
 // The watcher.
 constexpr int WATCHER = OBSERVER + 32;
 // Threads of a block.
 constexpr int THREADS = OBSERVER + 64 * XRAY;
-// Warps of a team.
-constexpr int TEAM_WARPS = CONSUMER_WARPS / TEAMS;
+// Pairs of values that a block publishes in a phase, at the grid of the row; and from one
+// block's first unit to the next one's, whole lines.
+constexpr int QKV_PER = TILE_ROWS / 2 * ((QKV_DIM + TILE_ROWS * GRID - 1) / (TILE_ROWS * GRID));
+// Its lines.
+constexpr int QKV_LINE = (QKV_PER + LINE_UNITS - 1) / LINE_UNITS * LINE_UNITS;
+// Output projection.
+constexpr int O_PROJ_PER = TILE_ROWS / 2 * ((HIDDEN + TILE_ROWS * GRID - 1) / (TILE_ROWS * GRID));
+// Its lines.
+constexpr int O_PROJ_LINE = (O_PROJ_PER + LINE_UNITS - 1) / LINE_UNITS * LINE_UNITS;
+// SwiGLU.
+constexpr int GATE_UP_PER = GATE_ROWS / 2 * ((INTERMEDIATE + GATE_ROWS * GRID - 1) / (GATE_ROWS * GRID));
+// Its lines.
+constexpr int GATE_UP_LINE = (GATE_UP_PER + LINE_UNITS - 1) / LINE_UNITS * LINE_UNITS;
+// Down projection.
+constexpr int DOWN_PER = O_PROJ_PER;
+// Its lines.
+constexpr int DOWN_LINE = O_PROJ_LINE;
 // Where a layer's slots begin, in order of the phases.
 constexpr int QKV_SLOT = 0;
 // Attention.
-constexpr int ATTENTION_SLOT = QKV_SLOT + QKV_DIM;
+constexpr int ATTENTION_SLOT = QKV_SLOT + (QKV_DIM / 2 + QKV_PER - 1) / QKV_PER * QKV_LINE;
 // Output projection.
-constexpr int O_PROJ_SLOT = ATTENTION_SLOT + Q_DIM;
+constexpr int O_PROJ_SLOT = ATTENTION_SLOT + Q_DIM / 2;
 // SwiGLU.
-constexpr int GATE_UP_SLOT = O_PROJ_SLOT + HIDDEN;
+constexpr int GATE_UP_SLOT = O_PROJ_SLOT + (HIDDEN / 2 + O_PROJ_PER - 1) / O_PROJ_PER * O_PROJ_LINE;
 // Down projection.
-constexpr int DOWN_SLOT = GATE_UP_SLOT + INTERMEDIATE;
+constexpr int DOWN_SLOT = GATE_UP_SLOT + (INTERMEDIATE / 2 + GATE_UP_PER - 1) / GATE_UP_PER * GATE_UP_LINE;
 // From one layer's slots to the next.
-constexpr int LAYER_UNITS = DOWN_SLOT + HIDDEN;
-// For each query head and split: the unnormalized output, the largest score, the sum of
+constexpr int LAYER_UNITS = DOWN_SLOT + (HIDDEN / 2 + DOWN_PER - 1) / DOWN_PER * DOWN_LINE;
+// Of each query head and split: the unnormalized output, the largest score, the sum of
 // weights.
-constexpr int PARTIAL_UNITS = HEAD_DIM + 2;
+constexpr int PARTIAL_UNITS = HEAD_DIM / 2 + 1;
+// Its lines.
+constexpr int PARTIAL_LINE = (PARTIAL_UNITS + LINE_UNITS - 1) / LINE_UNITS * LINE_UNITS;
 // From one layer's partial results to the next.
-constexpr int LAYER_PARTIALS = HEADS * KV_SPLITS * PARTIAL_UNITS;
+constexpr int LAYER_PARTIALS = HEADS * KV_SPLITS * PARTIAL_LINE;
 // Where the partial results begin.
 constexpr u64 PARTIALS_BASE = u64(LAYERS) * u64(LAYER_UNITS);
 // Where the final slots begin.
 constexpr u64 FINAL_BASE = u64(PARTIALS_BASE) + u64(LAYERS) * u64(LAYER_PARTIALS);
-// Units of a final slot: two per block, its largest logit and the logit's row.
+// Units of a final slot: two a block, its largest logit and the logit's row.
 constexpr u64 FINAL_UNITS = 2 * u64(BLOCKS_MAX);
-// Units of all slots. The final slot has two copies, used by the parity of the step.
+// Units of all slots; the final slot exists twice, by the step's parity.
 constexpr u64 SLOT_UNITS = u64(FINAL_BASE) + 2 * u64(FINAL_UNITS);
-// Rows of 16-bit words that the activation takes: its parts, and a row of zeros.
-constexpr int X_ROWS = PARTS + 1;
 // Heads that a block of attention gathers: the group's queries, a key and a value.
 constexpr int ATTENTION_ROWS = GROUP_HEADS + 2;
-// Rows of a batch of tiles.
-constexpr int BATCH_ROWS = BATCH_TILES * TILE_ROWS;
-// Stride from one part of the activation to the next: the parts' rows begin eight banks
-// apart, so that the lanes of a warp, which read 8 bytes each from four rows, have no bank
-// conflict.
-constexpr int X_STRIDE = WIDEST + 16;
+// Rows of a round.
+constexpr int ROUND_ROWS = ROUND_TILES * TILE_ROWS;
+// Floats from one row's partial sums to the next: four to spare, for the banks.
+constexpr int PARTIAL_STRIDE = CONSUMER_WARPS + 4;
+// Words of a warp's activation: at most `steps_ahead` steps of eight words, and eight to
+// spare, in parts.
+constexpr int ACTIVATION_WORDS = PARTS * (8 * STEPS_AHEAD + 8);
 
 // ---- who owns what
 
@@ -220,35 +245,35 @@ constexpr u32 LAYER_MATVECS = 4;
 
 // A block's shared memory.
 struct Shared {
-  // Stages of packed weights; only bulk copies write them.
+  // Stages of packed weights; written by bulk copies alone.
   alignas(128) u8 ring[shape::STAGES][shape::STAGE_BYTES];
-  // The activation of the running matvec, in parts, and a row of zeros (activation.cuh).
-  alignas(16) u16 x[shape::X_ROWS][shape::X_STRIDE];
-  // The residual stream before attention and before the MLP.
-  alignas(16) float residual[2][shape::HIDDEN];
-  // Sums of each warp over its part of the columns; two batches, used alternately.
-  alignas(16) float sums[2][shape::CONSUMER_WARPS][shape::BATCH_ROWS];
+  // Each warp's own columns of the activation, in parts (mma/activation.cuh).
+  alignas(16) u32 x[shape::CONSUMER_WARPS][shape::ACTIVATION_WORDS];
+  // Sums of each warp over its columns, for a round's rows; two rounds in turn.
+  alignas(16) float partial[2][shape::ROUND_ROWS][shape::PARTIAL_STRIDE];
+  // Norm: each warp's sum of squares, with the partial sums of a phase's first round.
+  alignas(16) float squares[2][shape::CONSUMER_WARPS];
+  // The token's row of the embedding.
+  alignas(16) float embedding[shape::HIDDEN];
+  // The block's own rows of the residual stream.
+  alignas(16) float residual[shape::HIDDEN];
   // Attention: the group's query heads, then the key, then the value.
   alignas(16) float heads[shape::ATTENTION_ROWS][shape::HEAD_DIM];
-  // Attention: the newest position's key and value, as in the cache; 4 elements per lane.
+  // Attention: each warp's sum over its positions.
+  alignas(16) float outputs[shape::CONSUMER_WARPS][shape::HEAD_DIM];
+  // Attention: the newest position's key and value, as they go to the cache; 4 elements a lane.
   uint2 newest[2][32];
   // Attention: each warp's largest score.
   float warp_largest[shape::CONSUMER_WARPS];
   // Attention: each warp's sum of weights.
   float warp_weights[shape::CONSUMER_WARPS];
-  // LM head: the largest logit of each thread that has rows.
-  float thread_logit[shape::BATCH_ROWS];
-  // LM head: the row of that logit.
-  u32 thread_row[shape::BATCH_ROWS];
-  // Norm: each warp's sum of squares.
-  float warp_squares[shape::CONSUMER_WARPS];
-  // LM head: each warp's largest logit.
-  float warp_logit[shape::CONSUMER_WARPS];
-  // LM head: the row of that logit.
-  u32 warp_row[shape::CONSUMER_WARPS];
   // The ring's barriers: a stage's weights have arrived.
   u64 full[shape::STAGES];
   // The ring's barriers: a stage is released.
   u64 empty[shape::STAGES];
+  // The epilogue has read a buffer of partial sums.
+  u64 read[2];
+  // Not 0: a wait of this block has failed; it publishes nothing more.
+  u32 failed[1];
 };
 static_assert(sizeof(Shared) == ML_SHARED_BYTES, "as the host computes it");

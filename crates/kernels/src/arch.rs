@@ -31,14 +31,18 @@ const SM_90A: ArchRow = ArchRow {
     capability: 90,
     shared_bytes_max: 227 * 1024,
     has_e2m1: false,
-    tuning: |variant| Tuning {
-        consumer_warps: 16,
-        // Weights of half the size: a tile of 1,024 columns is one stage, and all warps multiply
-        // it. On an H200 a token took 551 us with four teams, 543 us with two, 537 us with one
-        // (notes/fp8.md).
-        teams: if variant.format.bits() <= 8 { 1 } else { 4 },
-        stages: 8,
-        ..plain(variant)
+    tuning: |variant| {
+        // Weights of half the size: stages of half the size, and twice as many.
+        let half = variant.format.bits() <= 8;
+        Tuning {
+            consumer_warps: 16,
+            grid: 128,
+            flight: if half { 3 } else { 2 },
+            head_flight: if half { 8 } else { 4 },
+            stages: if half { 20 } else { 10 },
+            stage_bytes: if half { 8192 } else { 16_384 },
+            ..plain(variant)
+        }
     },
 };
 
@@ -49,7 +53,14 @@ const SM_120A: ArchRow = ArchRow {
     capability: 120,
     shared_bytes_max: 99 * 1024,
     has_e2m1: true,
-    tuning: |variant| Tuning { consumer_warps: 8, teams: 1, stages: 3, ..plain(variant) },
+    tuning: |variant| Tuning {
+        consumer_warps: 16,
+        grid: 170,
+        flight: 2,
+        head_flight: 3,
+        stages: 3,
+        ..plain(variant)
+    },
 };
 
 /// The numbers that are the same on both.
@@ -57,14 +68,16 @@ const fn plain(variant: &Variant) -> Tuning {
     let one_format = variant.format as u8 == variant.head_format as u8;
     Tuning {
         consumer_warps: 0,
-        teams: 0,
+        grid: 0,
+        flight: 0,
+        head_flight: 0,
         stages: 0,
         stage_bytes: 16_384,
         kv_chunk: 64,
         kv_splits: 16,
         // The matvec of a head of another format is a second piece of code; with three positions
         // loaded ahead, the recording build would spill on sm_90a.
-        kv_ahead: if one_format { 3 } else { 2 },
+        kv_ahead: if one_format { 2 } else { 2 },
         xray: 0,
     }
 }

@@ -75,8 +75,9 @@ impl Variant {
 
     /// Returns the threads of a block.
     pub fn threads(&self, arch: Arch) -> u32 {
-        // The loader's warp; in recording builds also the observer's and the watcher's warps.
-        let others = 1 + 2 * usize::from(self.xray);
+        // The epilogue's and the loader's warps; in recording builds also the observer's and the
+        // watcher's.
+        let others = 2 + 2 * usize::from(self.xray);
         32 * (arch.tuning(self).consumer_warps + others) as u32
     }
 
@@ -95,16 +96,14 @@ impl Variant {
     }
 
     /// Returns the step of a model on an architecture. The ring has as many stages as the
-    /// architecture's row says, or fewer if the model's activation is wide, but whole rounds of the
-    /// teams.
+    /// architecture's row says, or fewer if the model's activation is wide.
     pub fn step(&self, arch: Arch, shape: &Shape) -> Step {
         let wanted = arch.tuning(self);
         let with = |stages| Step::of(shape.dims(), Tuning { stages, ..wanted });
         let room = (arch.shared_bytes_max() as usize).saturating_sub(STATIC_BYTES);
-        let fewer =
-            (1..=wanted.stages / wanted.teams).rev().map(|round| with(round * wanted.teams));
+        let fewer = (1..=wanted.stages).rev().map(with);
         let mut steps = fewer.skip_while(|step| shared_bytes(step) > room);
-        steps.next().unwrap_or_else(|| with(wanted.teams))
+        steps.next().unwrap_or_else(|| with(1))
     }
 
     /// Names the formats: one, or the layers' and the head's.

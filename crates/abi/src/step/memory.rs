@@ -28,7 +28,6 @@ pub struct Element {
 }
 
 const U8: Element = Element { name: "u8", bytes: 1 };
-const U16: Element = Element { name: "u16", bytes: 2 };
 const U32: Element = Element { name: "u32", bytes: 4 };
 const U64: Element = Element { name: "u64", bytes: 8 };
 const FLOAT: Element = Element { name: "float", bytes: 4 };
@@ -51,35 +50,35 @@ const fn aligned(align: usize, field: SharedField) -> SharedField {
 #[rustfmt::skip]
 pub const SHARED: &[SharedField] = &[
     aligned(128, field("ring", U8, &[tuning!(stages), tuning!(stage_bytes)],
-        "Stages of packed weights; only bulk copies write them.")),
-    aligned(16, field("x", U16, &[size!(x_rows), size!(x_stride)],
-        "The activation of the running matvec, in parts, and a row of zeros (activation.cuh).")),
-    aligned(16, field("residual", FLOAT, &[number!(2), dim!(hidden)],
-        "The residual stream before attention and before the MLP.")),
-    aligned(16, field("sums", FLOAT, &[number!(2), tuning!(consumer_warps), size!(batch_rows)],
-        "Sums of each warp over its part of the columns; two batches, used alternately.")),
+        "Stages of packed weights; written by bulk copies alone.")),
+    aligned(16, field("x", U32, &[tuning!(consumer_warps), size!(activation_words)],
+        "Each warp's own columns of the activation, in parts (mma/activation.cuh).")),
+    aligned(16, field("partial", FLOAT, &[number!(2), size!(round_rows), size!(partial_stride)],
+        "Sums of each warp over its columns, for a round's rows; two rounds in turn.")),
+    aligned(16, field("squares", FLOAT, &[number!(2), tuning!(consumer_warps)],
+        "Norm: each warp's sum of squares, with the partial sums of a phase's first round.")),
+    aligned(16, field("embedding", FLOAT, &[dim!(hidden)],
+        "The token's row of the embedding.")),
+    aligned(16, field("residual", FLOAT, &[dim!(hidden)],
+        "The block's own rows of the residual stream.")),
     aligned(16, field("heads", FLOAT, &[size!(attention_rows), dim!(head_dim)],
         "Attention: the group's query heads, then the key, then the value.")),
+    aligned(16, field("outputs", FLOAT, &[tuning!(consumer_warps), dim!(head_dim)],
+        "Attention: each warp's sum over its positions.")),
     field("newest", UINT2, &[number!(2), number!(32)],
-        "Attention: the newest position's key and value, as in the cache; 4 elements per lane."),
+        "Attention: the newest position's key and value, as they go to the cache; 4 elements a lane."),
     field("warp_largest", FLOAT, &[tuning!(consumer_warps)],
         "Attention: each warp's largest score."),
     field("warp_weights", FLOAT, &[tuning!(consumer_warps)],
         "Attention: each warp's sum of weights."),
-    field("thread_logit", FLOAT, &[size!(batch_rows)],
-        "LM head: the largest logit of each thread that has rows."),
-    field("thread_row", U32, &[size!(batch_rows)],
-        "LM head: the row of that logit."),
-    field("warp_squares", FLOAT, &[tuning!(consumer_warps)],
-        "Norm: each warp's sum of squares."),
-    field("warp_logit", FLOAT, &[tuning!(consumer_warps)],
-        "LM head: each warp's largest logit."),
-    field("warp_row", U32, &[tuning!(consumer_warps)],
-        "LM head: the row of that logit."),
     field("full", U64, &[tuning!(stages)],
         "The ring's barriers: a stage's weights have arrived."),
     field("empty", U64, &[tuning!(stages)],
         "The ring's barriers: a stage is released."),
+    field("read", U64, &[number!(2)],
+        "The epilogue has read a buffer of partial sums."),
+    field("failed", U32, &[number!(1)],
+        "Not 0: a wait of this block has failed; it publishes nothing more."),
 ];
 
 impl SharedField {

@@ -41,11 +41,12 @@ wire_inputs! {
     Tuning {
         /// Consumer warps; one more warp loads.
         consumer_warps;
-        /// Teams of consumer warps. One team multiplies a stage, the next team the next stage:
-        /// fewer warps pay a stage's fixed cost (the wait, the release). With all 16 warps at every
-        /// bf16 stage, that cost was 250 ns of issue per stage on an H200. FP8 is fastest with one
-        /// team (notes/fp8.md).
-        teams;
+        /// Blocks of the grid that the row is tuned for. Other grids give the same bits.
+        grid;
+        /// Copies of the ring in flight in the layers.
+        flight;
+        /// Copies in flight in the LM head, which has no hand-off.
+        head_flight;
         /// Stages of the ring.
         stages;
         /// Bytes of a stage.
@@ -74,16 +75,21 @@ wire_sizes! {
     /// units of 8 bytes), shared memory.
     Sizes of
         dims: Dims { hidden, intermediate, layers, heads, kv_heads, head_dim },
-        tuning: Tuning { consumer_warps, teams, kv_splits, xray };
+        tuning: Tuning { consumer_warps, grid, kv_splits, xray };
     fixed {
         /// Rows of a tile.
         tile_rows = TILE_ROWS;
         /// The largest number of blocks of a launch.
         blocks_max = BLOCKS_MAX as usize;
-        /// Tiles whose products are summed over the warps together: one barrier per batch.
-        batch_tiles = 8;
-        /// Parts of the activation: hi + mid + lo in bf16 keep 24 bits of the fp32 value.
-        parts = 3;
+        /// Tiles of a round of partial sums, at most.
+        round_tiles = 3;
+        /// Steps along K, of all tiles of a round, whose weights a warp holds in registers: 48 of
+        /// them.
+        steps_ahead = 12;
+        /// Parts of the activation: hi + lo in bf16 keep 16 bits, as a unit does.
+        parts = 2;
+        /// Units of a line of 128 bytes.
+        line_units = 16;
     }
     derived {
         /// Query heads of a KV head.
@@ -100,59 +106,80 @@ wire_sizes! {
         widest: int = larger(larger(hidden, intermediate), q_dim);
         /// Values of the query heads of a KV head.
         group_dim: int = group_heads * head_dim;
-        /// Values of a tile of gate and up: eight rows of gate and the matching eight rows of up.
+        /// Values of a tile of gate and up: eight rows of gate and the eight rows of up that go
+        /// with them.
         gate_rows: int = tile_rows / 2;
 
         /// Threads that compute.
         consumers: int = 32 * consumer_warps;
+        /// Those and the epilogue's.
+        epilogue_threads: int = consumers + 32;
         /// The thread that loads; in X-ray builds also those of the observer and the watcher.
-        loader: int = consumers;
+        loader: int = epilogue_threads;
         /// The observer.
         observer: int = loader + 32;
         /// The watcher.
         watcher: int = observer + 32;
         /// Threads of a block.
         threads: int = observer + 64 * xray;
-        /// Warps of a team.
-        team_warps: int = consumer_warps / teams;
+
+        /// Pairs of values that a block publishes in a phase, at the grid of the row; and from one
+        /// block's first unit to the next one's, whole lines.
+        qkv_per: int = tile_rows / 2 * ((qkv_dim + tile_rows * grid - 1) / (tile_rows * grid));
+        /// Its lines.
+        qkv_line: int = (qkv_per + line_units - 1) / line_units * line_units;
+        /// Output projection.
+        o_proj_per: int = tile_rows / 2 * ((hidden + tile_rows * grid - 1) / (tile_rows * grid));
+        /// Its lines.
+        o_proj_line: int = (o_proj_per + line_units - 1) / line_units * line_units;
+        /// SwiGLU.
+        gate_up_per: int = gate_rows / 2 * ((intermediate + gate_rows * grid - 1) / (gate_rows * grid));
+        /// Its lines.
+        gate_up_line: int = (gate_up_per + line_units - 1) / line_units * line_units;
+        /// Down projection.
+        down_per: int = o_proj_per;
+        /// Its lines.
+        down_line: int = o_proj_line;
 
         /// Where a layer's slots begin, in order of the phases.
         qkv_slot: int = 0;
         /// Attention.
-        attention_slot: int = qkv_slot + qkv_dim;
+        attention_slot: int = qkv_slot + (qkv_dim / 2 + qkv_per - 1) / qkv_per * qkv_line;
         /// Output projection.
-        o_proj_slot: int = attention_slot + q_dim;
+        o_proj_slot: int = attention_slot + q_dim / 2;
         /// SwiGLU.
-        gate_up_slot: int = o_proj_slot + hidden;
+        gate_up_slot: int = o_proj_slot + (hidden / 2 + o_proj_per - 1) / o_proj_per * o_proj_line;
         /// Down projection.
-        down_slot: int = gate_up_slot + intermediate;
+        down_slot: int =
+            gate_up_slot + (intermediate / 2 + gate_up_per - 1) / gate_up_per * gate_up_line;
         /// From one layer's slots to the next.
-        layer_units: int = down_slot + hidden;
+        layer_units: int = down_slot + (hidden / 2 + down_per - 1) / down_per * down_line;
 
-        /// For each query head and split: the unnormalized output, the largest score, the sum of
+        /// Of each query head and split: the unnormalized output, the largest score, the sum of
         /// weights.
-        partial_units: int = head_dim + 2;
+        partial_units: int = head_dim / 2 + 1;
+        /// Its lines.
+        partial_line: int = (partial_units + line_units - 1) / line_units * line_units;
         /// From one layer's partial results to the next.
-        layer_partials: int = heads * kv_splits * partial_units;
+        layer_partials: int = heads * kv_splits * partial_line;
         /// Where the partial results begin.
         partials_base: u64 = layers * layer_units;
         /// Where the final slots begin.
         final_base: u64 = partials_base + layers * layer_partials;
-        /// Units of a final slot: two per block, its largest logit and the logit's row.
+        /// Units of a final slot: two a block, its largest logit and the logit's row.
         final_units: u64 = 2 * blocks_max;
-        /// Units of all slots. The final slot has two copies, used by the parity of the step.
+        /// Units of all slots; the final slot exists twice, by the step's parity.
         slot_units: u64 = final_base + 2 * final_units;
 
-        /// Rows of 16-bit words that the activation takes: its parts, and a row of zeros.
-        x_rows: int = parts + 1;
         /// Heads that a block of attention gathers: the group's queries, a key and a value.
         attention_rows: int = group_heads + 2;
-        /// Rows of a batch of tiles.
-        batch_rows: int = batch_tiles * tile_rows;
-        /// Stride from one part of the activation to the next: the parts' rows begin eight banks
-        /// apart, so that the lanes of a warp, which read 8 bytes each from four rows, have no bank
-        /// conflict.
-        x_stride: int = widest + 16;
+        /// Rows of a round.
+        round_rows: int = round_tiles * tile_rows;
+        /// Floats from one row's partial sums to the next: four to spare, for the banks.
+        partial_stride: int = consumer_warps + 4;
+        /// Words of a warp's activation: at most `steps_ahead` steps of eight words, and eight to
+        /// spare, in parts.
+        activation_words: int = parts * (8 * steps_ahead + 8);
     }
 }
 
@@ -171,7 +198,7 @@ impl Step {
     /// The step of a model and a row.
     ///
     /// # Panics
-    /// The model has no KV heads, or the row no teams.
+    /// The model has no KV heads, or the row no grid.
     pub const fn of(dims: Dims, tuning: Tuning) -> Step {
         Step { dims, tuning, sizes: Sizes::of(&dims, &tuning) }
     }
@@ -242,19 +269,26 @@ mod tests {
         };
         let tuning = Tuning {
             consumer_warps: 16,
-            teams: 4,
-            stages: 8,
+            grid: 128,
+            flight: 2,
+            head_flight: 4,
+            stages: 10,
             stage_bytes: 16_384,
             kv_chunk: 64,
             kv_splits: 16,
-            kv_ahead: 3,
+            kv_ahead: 2,
             xray: 1,
         };
         let sizes = Sizes::of(&dims, &tuning);
-        assert_eq!((sizes.qkv_dim, sizes.widest, sizes.threads), (4096, 3072, 512 + 96));
-        assert_eq!(sizes.layer_units, 4096 + 2048 + 1024 + 3072 + 1024);
-        assert_eq!(sizes.layer_partials, 16 * 16 * 130);
-        assert_eq!(sizes.slot_units, 28 * (11_264 + 33_280) + 1024);
+        assert_eq!((sizes.qkv_dim, sizes.widest, sizes.threads), (4096, 3072, 512 + 128));
+        // Pairs of a block, in lines of 16 units: 128 blocks of QKV and of gate and up have output,
+        // 64 of the output and the down projection.
+        assert_eq!((sizes.qkv_per, sizes.qkv_line), (16, 16));
+        assert_eq!((sizes.o_proj_per, sizes.o_proj_line), (8, 16));
+        assert_eq!((sizes.gate_up_per, sizes.gate_up_line), (12, 16));
+        assert_eq!(sizes.layer_units, 128 * 16 + 1024 + 64 * 16 + 128 * 16 + 64 * 16);
+        assert_eq!(sizes.layer_partials, 16 * 16 * 80);
+        assert_eq!(sizes.slot_units, 28 * (7168 + 20_480) + 1024);
         assert_eq!(dims.defines()[0], ("ML_HIDDEN".to_owned(), 1024));
         assert_eq!(tuning.defines().len(), Tuning::FIELDS.len());
     }

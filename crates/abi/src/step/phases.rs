@@ -14,9 +14,26 @@ pub struct Output {
     pub piece: Width,
     /// First unit of its slot within a layer's.
     pub slot: Width,
+    /// Pairs of values of a block at the grid of the row, and units from one block's to the next's.
+    pub lines: Option<(Width, Width)>,
 }
 
 impl Output {
+    /// The unit of a pair of values within the slot.
+    pub fn place(&self, step: &Step, pair: usize) -> usize {
+        let Some((per, line)) = self.lines else { return pair };
+        let (per, line) = (per.of(step), line.of(step));
+        pair / per * line + pair % per
+    }
+
+    /// The pair of values of a unit within the slot: the inverse of [`Output::place`]. Units behind a
+    /// block's last count as its last.
+    pub fn pair(&self, step: &Step, unit: usize) -> usize {
+        let Some((per, line)) = self.lines else { return unit };
+        let (per, line) = (per.of(step), line.of(step));
+        unit / line * per + (unit % line).min(per - 1)
+    }
+
     /// Pieces of the output.
     pub fn pieces(&self, step: &Step) -> usize {
         tiles(self.width.of(step), self.piece.of(step))
@@ -30,30 +47,35 @@ pub const OUTPUTS: [Output; Phase::LAYER.len()] = [
         width: size!(qkv_dim),
         piece: size!(tile_rows),
         slot: size!(qkv_slot),
+        lines: Some((size!(qkv_per), size!(qkv_line))),
     },
     Output {
         phase: Phase::Attention,
         width: size!(q_dim),
         piece: size!(group_dim),
         slot: size!(attention_slot),
+        lines: None,
     },
     Output {
         phase: Phase::OProj,
         width: dim!(hidden),
         piece: size!(tile_rows),
         slot: size!(o_proj_slot),
+        lines: Some((size!(o_proj_per), size!(o_proj_line))),
     },
     Output {
         phase: Phase::GateUp,
         width: dim!(intermediate),
         piece: size!(gate_rows),
         slot: size!(gate_up_slot),
+        lines: Some((size!(gate_up_per), size!(gate_up_line))),
     },
     Output {
         phase: Phase::Down,
         width: dim!(hidden),
         piece: size!(tile_rows),
         slot: size!(down_slot),
+        lines: Some((size!(down_per), size!(down_line))),
     },
 ];
 

@@ -80,6 +80,7 @@ mod tests {
     use super::super::tests::step;
     use super::*;
     use crate::plan::Plan;
+    use monolith_abi::step::output_of;
 
     fn error(record: &FaultRecord) -> String {
         let producers = Producers::new(step(), 132, 20);
@@ -97,15 +98,18 @@ mod tests {
 
     #[test]
     fn an_exchange_names_the_producer() {
-        let plan = Plan::of(step(), 132);
+        let step = step();
+        let plan = Plan::of(step, 132);
         for phase in [Phase::Qkv, Phase::OProj, Phase::GateUp, Phase::Down] {
+            let output = output_of(phase).unwrap();
+            let slot = 3 * step.sizes.layer_units + output.slot.of(&step);
             for index in [0, 7, plan.width(phase) - 1] {
                 let said = error(&FaultRecord {
                     kind: WaitKind::Exchange as u32,
                     block: 9,
                     layer: 3,
                     phase: phase as u32,
-                    unit: (plan.base(3, phase) + index) as u32,
+                    unit: (slot + output.place(&step, index / 2)) as u32,
                     expected: 5,
                     seen: 4,
                     ..FaultRecord::default()

@@ -8,7 +8,6 @@ mod params;
 mod producer;
 mod xray;
 
-use crate::plan::Plan;
 use crate::{Decoded, Engine, EngineError, EngineInfo};
 use cudarc::driver::sys::CUevent_flags;
 use cudarc::driver::{CudaEvent, CudaSlice, CudaStream};
@@ -21,7 +20,7 @@ use monolith_abi::kernel::{
     BLOCKS_MAX, Control, EOS_MAX, FaultRecord, STEP_APPENDS, STEP_HAS_HEAD, STOPPED_END_OF_TEXT,
     STOPPED_NOT_A_NUMBER, StepArgs,
 };
-use monolith_abi::step::Step;
+use monolith_abi::step::{Step, output_of};
 use monolith_kernels::Variant;
 use monolith_model::Config;
 use monolith_pack::{Formats, Pack};
@@ -386,6 +385,13 @@ impl CudaEngine {
     }
 }
 
+/// The two values of a unit of the exchange, 24 bits each.
+fn values_of(unit: u64) -> [f32; 2] {
+    let first = (unit >> 32) as u32 & 0xffff_ff00;
+    let second = (unit >> 8) as u32 & 0xffff_ff00;
+    [f32::from_bits(first), f32::from_bits(second)]
+}
+
 /// Returns the row of the table for a pack's formats.
 fn choose(options: &CudaOptions, formats: Formats) -> Result<&'static Variant, EngineError> {
     let map = formats.map();
@@ -537,11 +543,13 @@ impl Engine for CudaEngine {
         if layer >= self.step.dims.layers || !phase.is_per_layer() || self.args.epoch == 0 {
             return None;
         }
-        let plan = Plan::of(self.step, self.info.blocks);
-        let base = plan.base(layer, phase);
-        let units = self.buffers.slots.slice(base..base + plan.width(phase));
+        let output = output_of(phase)?;
+        let base = layer * self.step.sizes.layer_units + output.slot.of(&self.step);
+        let pairs = output.width.of(&self.step) / 2;
+        let units = self.buffers.slots.slice(base..=base + output.place(&self.step, pairs - 1));
         let words = self.stream.clone_dtoh(&units).ok()?;
-        Some(words.into_iter().map(|word| f32::from_bits(word as u32)).collect())
+        let values = |pair| values_of(words[output.place(&self.step, pair)]);
+        Some((0..pairs).flat_map(values).collect())
     }
 }
 

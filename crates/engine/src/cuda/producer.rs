@@ -2,7 +2,7 @@
 
 use crate::plan::Plan;
 use monolith_abi::Phase;
-use monolith_abi::step::{Step, active_splits, attention_unit, first_combined};
+use monolith_abi::step::{OUTPUTS, Output, Step, active_splits, attention_unit, first_combined};
 
 /// The owners of one step's units.
 pub(super) struct Producers {
@@ -31,12 +31,13 @@ impl Producers {
             return within % sizes.final_units / 2;
         }
         if let Some(within) = unit.checked_sub(sizes.partials_base) {
-            return self.of_partial(within % sizes.layer_partials / sizes.partial_units);
+            return self.of_partial(within % sizes.layer_partials / sizes.partial_line);
         }
-        let layer = unit / sizes.layer_units;
-        let starts_before = |phase: &Phase| self.plan.base(layer, *phase) <= unit;
-        let phase = Phase::LAYER.into_iter().rev().find(starts_before).unwrap_or(Phase::Qkv);
-        self.of_value(phase, unit - self.plan.base(layer, phase))
+        let within = unit % sizes.layer_units;
+        let starts_before = |output: &&Output| output.slot.of(self.step()) <= within;
+        let Some(output) = OUTPUTS.iter().rev().find(starts_before) else { return 0 };
+        let pair = output.pair(self.step(), within - output.slot.of(self.step()));
+        self.of_value(output.phase, 2 * pair)
     }
 
     /// Returns the owner of a value of a layer phase's output.

@@ -10,13 +10,10 @@ struct Bf16 {
   static constexpr int SCALE_BYTES = 0;
   // The factor for the activation before it is split.
   static constexpr float X_SCALE = 1.f;
-  using Activation = Parts;
 
-  // sums += fragment x (hi, mid, lo in columns 0, 1, 2).
-  __device__ static __forceinline__ void multiply(const u8* fragment, const u8* x, float (&sums)[4]) {
-    const uint4 weights = reinterpret_cast<const uint4*>(fragment)[threadIdx.x % 32];
-    const uint2 b = *reinterpret_cast<const uint2*>(x);
-    ptx::mma_bf16(sums, weights, b.x, b.y);
+  // This lane's A operand of the fragment's one step along K.
+  __device__ static __forceinline__ void widen(const u8* fragment, uint4* a) {
+    a[0] = reinterpret_cast<const uint4*>(fragment)[threadIdx.x % 32];
   }
 
   // Two neighbouring elements (the column is even) of a tile's row, in global memory.

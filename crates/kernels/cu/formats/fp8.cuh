@@ -15,19 +15,12 @@ struct Fp8 {
   static constexpr float X_SCALE = 0x1p100f;
   // The remaining factor for the sums, besides the row's scale.
   static constexpr float SUM_SCALE = 0x1p20f;
-  using Activation = Parts;
 
-  __device__ static __forceinline__ void multiply(const u8* fragment, const u8* x, float (&sums)[4]) {
+  // This lane's A operands of the fragment's two steps along K.
+  __device__ static __forceinline__ void widen(const u8* fragment, uint4* a) {
     const uint4 codes = reinterpret_cast<const uint4*>(fragment)[threadIdx.x % 32];
-    step(codes.x, codes.y, x, sums);
-    step(codes.z, codes.w, x + Activation::STEP_BYTES, sums);
-  }
-
-  // One step along K: four codes of row g, and of row g + 8.
-  __device__ static __forceinline__ void step(u32 top, u32 bottom, const u8* x, float (&sums)[4]) {
-    const uint2 b = *reinterpret_cast<const uint2*>(x);
-    const uint4 weights = {even_pair(top), even_pair(bottom), odd_pair(top), odd_pair(bottom)};
-    ptx::mma_bf16(sums, weights, b.x, b.y);
+    a[0] = {even_pair(codes.x), even_pair(codes.y), odd_pair(codes.x), odd_pair(codes.y)};
+    a[1] = {even_pair(codes.z), even_pair(codes.w), odd_pair(codes.z), odd_pair(codes.w)};
   }
 
   static constexpr u32 MAGNITUDES = 0x07f007f0u;

@@ -21,10 +21,6 @@ using HeadFormat = FormatOf<ML_HEAD_FORMAT>::Type;
 
 template <class Format>
 struct Tiles {
-  // The most fragments of a tile that a stage holds.
-  static constexpr int STAGE_FRAGMENTS = shape::STAGE_BYTES / Format::BYTES;
-  static_assert(STAGE_FRAGMENTS % (2 * shape::TEAM_WARPS) == 0, "a stage divides among a team's warps");
-
   __device__ static constexpr int fragments(int columns) { return columns / Format::COLS; }
 
   // Streamed bytes of a tile: its fragments, without the scales.
@@ -34,18 +30,6 @@ struct Tiles {
   __device__ static constexpr int bytes(int columns) {
     return stream_bytes(columns) + Format::SCALE_BYTES;
   }
-
-  __device__ static constexpr int pieces(int columns) {
-    return (fragments(columns) + STAGE_FRAGMENTS - 1) / STAGE_FRAGMENTS;
-  }
-
-  // Returns whether the columns divide into whole rounds of a team's warps, two fragments per warp.
-  // If not, each fragment of the last round is checked.
-  __device__ static constexpr bool whole_rounds(int columns) {
-    return fragments(columns) % (2 * shape::TEAM_WARPS) == 0;
-  }
-  static constexpr bool WHOLE_ROUNDS = whole_rounds(shape::HIDDEN) && whole_rounds(shape::Q_DIM) &&
-                                       whole_rounds(shape::INTERMEDIATE);
 
   // A row's scale times the constant factor of the format's arithmetic.
   __device__ static __forceinline__ float row_scale(const u8* tiles, int columns, int row) {

@@ -5,13 +5,13 @@
 //   poll<N>(args, log, slot, used, index, each)   waits for up to N pairs; false on abort
 //   phase_end()                             after a block's last value of a phase
 #pragma once
-#include "flag.cuh"
+#include "lines.cuh"
 
 template <u32 KIND>
 struct HandoffOf;
 template <>
 struct HandoffOf<static_cast<u32>(abi::Handoff::FlagInData)> {
-  using Type = FlagInData;
+  using Type = Lines;
 };
 
 using Handoff = HandoffOf<ML_HANDOFF>::Type;

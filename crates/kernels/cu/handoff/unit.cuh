@@ -1,25 +1,26 @@
-// A unit of the exchange: an fp32 value and the epoch that it is of, in one 64-bit word.
+// A unit of the exchange: two values, rounded to 24 bits each, and the low 16 bits of the epoch that they
+// are of, in one 64-bit word.
 #pragma once
-#include "../ptx/memory.cuh"
+#include "../types.cuh"
 
-__device__ __forceinline__ u64 unit_of(float value, u32 epoch) {
-  return (u64(epoch) << 32) | __float_as_uint(value);
+// Rounds to 16 bits of mantissa, to nearest. Infinities and NaN stay what they are.
+__device__ __forceinline__ u32 rounded24(float value) {
+  const u32 bits = __float_as_uint(value);
+  const bool is_finite = (bits & 0x7f800000u) != 0x7f800000u;
+  return is_finite ? bits + 0x80u : bits | (bits & 0xffu) << 8;
 }
 
-__device__ __forceinline__ float value_of(u64 unit) { return __uint_as_float(u32(unit)); }
-__device__ __forceinline__ u32 epoch_of(u64 unit) { return u32(unit >> 32); }
-
-// The words of two units.
-struct Words {
-  u64 first, second;
-};
-
-__device__ __forceinline__ bool are_of(const Words& words, u32 epoch) {
-  return epoch_of(words.first) == epoch && epoch_of(words.second) == epoch;
+__device__ __forceinline__ u64 unit_of(float2 values, u32 epoch) {
+  const u32 first = rounded24(values.x), second = rounded24(values.y);
+  const u32 high = (first & 0xffffff00u) | second >> 24;
+  const u32 low = (second << 8 & 0xffff0000u) | (epoch & 0xffffu);
+  return u64(high) << 32 | low;
 }
 
-__device__ __forceinline__ Words load_pair(const u64* unit) {
-  Words words;
-  ptx::load_relaxed_pair(unit, words.first, words.second);
-  return words;
+__device__ __forceinline__ float2 values_of(u64 unit) {
+  const u32 high = u32(unit >> 32), low = u32(unit);
+  return {__uint_as_float(high & 0xffffff00u),
+          __uint_as_float(__funnelshift_l(low, high, 24) & 0xffffff00u)};
 }
+
+__device__ __forceinline__ bool is_of(u64 unit, u32 epoch) { return ((u32(unit) ^ epoch) & 0xffffu) == 0; }

@@ -3,7 +3,9 @@
 // head with all query heads of that KV head, so that keys and values are read once. If several
 // splits have positions, one block per query head combines (reduces) their partial results.
 #pragma once
-#include "gather.cuh"
+#include "../ptx/convert.cuh"
+#include "../roles/consumer.cuh"
+#include "work.cuh"
 
 namespace attention {
 
@@ -37,35 +39,30 @@ __device__ __forceinline__ bool owns_newest(const abi::StepArgs& args, int split
 }
 
 // Gathers the group's query heads and, in the split of the newest position, its key and value.
-__device__ __forceinline__ bool gather_heads(Consumer& my, u32 layer, Unit unit) {
+__device__ __forceinline__ void gather_heads(Consumer& my, u32 layer, Unit unit) {
   xray::note(my.log, abi::Moment::AskedHeads, layer);
   inject_delay(my.args, layer, abi::Phase::Qkv);
   const Slot from = slot_of(my.args, layer, abi::Phase::Qkv, shape::QKV_SLOT);
   const int heads = shape::GROUP_HEADS + (owns_newest(my.args, unit.split) ? 2 : 0);
-  constexpr int PAIRS_EACH =
-      (shape::ATTENTION_ROWS * HEAD_PAIRS + shape::CONSUMERS - 1) / shape::CONSUMERS;
+  constexpr int PAIRS_EACH = ceiling(shape::ATTENTION_ROWS * HEAD_PAIRS, shape::CONSUMERS);
   const auto at_of = [&](int pair) { return my.thread() + pair * shape::CONSUMERS; };
   const auto used = [&](int pair) { return at_of(pair) < heads * HEAD_PAIRS; };
   const auto head_of = [&](int pair) { return at_of(pair) / HEAD_PAIRS; };
-  const auto column_in = [&](int pair) { return at_of(pair) % HEAD_PAIRS * 2; };
-  my.ok = Handoff::poll<PAIRS_EACH>(
-                my.args, my.log, from, used,
-                [&](int pair) {
-                  const int which = head_of(pair) - shape::GROUP_HEADS;
-                  const int query = unit.kv_head * shape::GROUP_HEADS + head_of(pair);
-                  const int row =
-                      which < 0 ? query * shape::HEAD_DIM
-                                : shape::Q_DIM + which * shape::KV_DIM + unit.kv_head * shape::HEAD_DIM;
-                  return row + column_in(pair);
-                },
-                [&](int pair, float2 values) {
-                  float* to = &my.shared.heads[head_of(pair)][column_in(pair)];
-                  *reinterpret_cast<float2*>(to) = values;
-                }) &&
-            my.ok;
-  const bool ok = my.sync();
+  const auto place = [&](int pair) {
+    const int which = head_of(pair) - shape::GROUP_HEADS;
+    const int query = unit.kv_head * shape::GROUP_HEADS + head_of(pair);
+    const int head = which < 0 ? query : shape::HEADS + which * shape::KV_HEADS + unit.kv_head;
+    return output_place<abi::Phase::Qkv>(head * HEAD_PAIRS + at_of(pair) % HEAD_PAIRS);
+  };
+  u64 units[PAIRS_EACH];
+  if (my.ok && !Handoff::poll(my.args, my.log, from, used, place, units)) my.fail();
+#pragma unroll
+  for (int pair = 0; pair < PAIRS_EACH; pair++) {
+    float* to = &my.shared.heads[0][0] + 2 * at_of(pair);
+    if (used(pair)) *reinterpret_cast<float2*>(to) = values_of(units[pair]);
+  }
+  my.sync();
   xray::note(my.log, abi::Moment::Gathered);
-  return ok;
 }
 
 constexpr int HALF = shape::HEAD_DIM / 2;
@@ -130,7 +127,7 @@ __device__ __forceinline__ void store_head(Consumer& my, const float* head, u16*
   keep[my.lane()] = words;
 }
 
-__device__ __forceinline__ bool prepare_heads(Consumer& my, u32 layer,
+__device__ __forceinline__ void prepare_heads(Consumer& my, u32 layer,
                                               const HeadConstants& constants, Unit unit) {
   // Scores are scaled to base 2, for exp2.
   constexpr float LOG2_E = 1.4426950408889634f;
@@ -146,7 +143,7 @@ __device__ __forceinline__ bool prepare_heads(Consumer& my, u32 layer,
     store_head(my, my.shared.heads[warp], cache_rows(my.args, layer, 1, unit.kv_head),
                my.shared.newest[1]);
   }
-  return my.sync();
+  my.sync();
 }
 
 // A warp's online softmax over its positions, for its query head: a lane holds 4 dimensions.
@@ -288,51 +285,58 @@ __device__ __forceinline__ void attend(Consumer& my, Walk walk, Loaded loaded, R
   }
 }
 
-__device__ __forceinline__ Slot partials_of(const abi::StepArgs& args, u32 layer, int head,
-                                            int split) {
+// The partial result of one query head and split: the head's pairs, then the largest score and the sum
+// of weights.
+__device__ __forceinline__ Slot partials_of(const abi::StepArgs& args, u32 layer, int head, int split) {
   u64* units = args.slots + shape::PARTIALS_BASE + u64(layer) * shape::LAYER_PARTIALS +
-               u64(head * shape::KV_SPLITS + split) * shape::PARTIAL_UNITS;
+               u64(head * shape::KV_SPLITS + split) * shape::PARTIAL_LINE;
   return {units, layer, abi::Phase::Attention};
 }
 
-// Adds up each head's warps, in order, and publishes the sum: the output itself if there is only
-// one split, otherwise a partial result.
-__device__ __forceinline__ bool publish_unit(Consumer& my, u32 layer, Unit unit, int splits,
-                                          const Running& running) {
-  auto& sums = my.shared.sums[0];
+// Adds up each head's warps, in order, and publishes the sum: the output itself where there is only one
+// split, a partial result elsewhere. A thread has a pair of dimensions.
+__device__ __forceinline__ void publish_unit(Consumer& my, u32 layer, Unit unit, int splits,
+                                             const Running& running) {
+  auto& sums = my.shared.outputs;
   *reinterpret_cast<float4*>(&sums[my.warp()][4 * my.lane()]) = make_float4(
       running.output[0], running.output[1], running.output[2], running.output[3]);
   if (my.lane() == 0) {
     my.shared.warp_largest[my.warp()] = running.largest;
     my.shared.warp_weights[my.warp()] = running.weights;
   }
-  if (!my.sync()) return false;
+  my.sync();
+  const bool failed = *static_cast<volatile u32*>(&my.shared.failed[0]) != 0;
 #pragma unroll 1
-  for (int at = my.thread(); at < shape::GROUP_HEADS * shape::HEAD_DIM; at += shape::CONSUMERS) {
-    const int head = at / shape::HEAD_DIM, dim = at % shape::HEAD_DIM;
-    float largest = MINUS_INFINITY, weights = 0.f, output = 0.f;
+  for (int at = my.thread(); at < shape::GROUP_HEADS * HEAD_PAIRS; at += shape::CONSUMERS) {
+    const int head = at / HEAD_PAIRS, pair = at % HEAD_PAIRS;
+    float largest = MINUS_INFINITY, weights = 0.f;
+    float2 output = {0.f, 0.f};
 #pragma unroll
     for (int warp = 0; warp < HEAD_WARPS; warp++) {
       largest = fmaxf(largest, my.shared.warp_largest[warp * shape::GROUP_HEADS + head]);
     }
+    // As it is published, so that the weights are relative to the score that the reader sees.
+    if (splits > 1) largest = __uint_as_float(rounded24(largest) & 0xffffff00u);
 #pragma unroll
     for (int warp = 0; warp < HEAD_WARPS; warp++) {
       const int from = warp * shape::GROUP_HEADS + head;
       const float factor = exp2f(my.shared.warp_largest[from] - largest);
+      const float2 mine = *reinterpret_cast<const float2*>(&sums[from][2 * pair]);
       weights += my.shared.warp_weights[from] * factor;
-      output += sums[from][dim] * factor;
+      output.x += mine.x * factor;
+      output.y += mine.y * factor;
     }
+    if (failed) continue;
     const int query = unit.kv_head * shape::GROUP_HEADS + head;
     if (splits == 1) {
       const Slot to = slot_of(my.args, layer, abi::Phase::Attention, shape::ATTENTION_SLOT);
-      Handoff::publish(my.args, to, query * shape::HEAD_DIM + dim, output / weights);
+      Handoff::publish(my.args, to, query * HEAD_PAIRS + pair, {output.x / weights, output.y / weights});
     } else {
       const Slot to = partials_of(my.args, layer, query, unit.split);
-      Handoff::publish(my.args, to, dim, output);
-      if (dim < 2) Handoff::publish(my.args, to, shape::HEAD_DIM + dim, dim == 0 ? largest : weights);
+      Handoff::publish(my.args, to, pair, output);
+      if (pair == 0) Handoff::publish(my.args, to, HEAD_PAIRS, {largest, weights});
     }
   }
-  return true;
 }
 
 // (largest score, sum of weights, output) of some positions, for two dimensions.
@@ -355,70 +359,67 @@ struct Partial {
 
 // Combines the splits of one query head: each group of threads reduces its own splits, and the first
 // group then reduces the groups, in order.
-__device__ __forceinline__ bool combine(Consumer& my, u32 layer, int head, int splits) {
+__device__ __forceinline__ void combine(Consumer& my, u32 layer, int head, int splits) {
   xray::note(my.log, abi::Moment::AskedPartials, layer);
   inject_delay(my.args, layer, abi::Phase::Attention);
-  // If this block had positions itself, slower warps may still read their sums.
-  if (!my.sync()) return false;
-  const int group = my.thread() / HEAD_PAIRS, column = my.thread() % HEAD_PAIRS * 2;
+  // Where this block had positions of its own, slower warps may still read their sums.
+  my.sync();
+  const int group = my.thread() / HEAD_PAIRS, pair = my.thread() % HEAD_PAIRS;
   Partial mine;
 #pragma unroll 1
   for (int split = group; split < splits; split += GROUPS) {
-    // The pair of this thread's dimensions, and the pair (largest score, sum of weights).
     const Slot from = partials_of(my.args, layer, head, split);
-    float2 output, scale;
-    my.ok = Handoff::poll<2>(
-                  my.args, my.log, from, [](int) { return true; },
-                  [&](int at) { return at == 0 ? column : shape::HEAD_DIM; },
-                  [&](int at, float2 values) { (at == 0 ? output : scale) = values; }) &&
-              my.ok;
+    u64 units[2] = {0, 0};
+    const auto used = [](int) { return true; };
+    const auto place = [&](int at) { return at == 0 ? pair : HEAD_PAIRS; };
+    if (my.ok && !Handoff::poll(my.args, my.log, from, used, place, units)) my.fail();
+    const float2 output = values_of(units[0]), scale = values_of(units[1]);
     mine.add(scale.x, scale.y, output);
   }
-  *reinterpret_cast<float2*>(&my.shared.sums[0][group][column]) = mine.output;
-  if (column == 0) {
+  *reinterpret_cast<float2*>(&my.shared.outputs[group][2 * pair]) = mine.output;
+  if (pair == 0) {
     my.shared.warp_largest[group] = mine.largest;
     my.shared.warp_weights[group] = mine.weights;
   }
-  if (!my.sync()) return false;
+  my.sync();
   xray::note(my.log, abi::Moment::Gathered);
   if (group == 0) {
 #pragma unroll 1
     for (int other = 1; other < GROUPS; other++) {
       mine.add(my.shared.warp_largest[other], my.shared.warp_weights[other],
-               *reinterpret_cast<const float2*>(&my.shared.sums[0][other][column]));
+               *reinterpret_cast<const float2*>(&my.shared.outputs[other][2 * pair]));
     }
+    if (*static_cast<volatile u32*>(&my.shared.failed[0]) != 0) return;
     const Slot to = slot_of(my.args, layer, abi::Phase::Attention, shape::ATTENTION_SLOT);
-    Handoff::publish(my.args, to, head * shape::HEAD_DIM + column, mine.output.x / mine.weights);
-    Handoff::publish(my.args, to, head * shape::HEAD_DIM + column + 1, mine.output.y / mine.weights);
+    Handoff::publish(my.args, to, head * HEAD_PAIRS + pair,
+                     {mine.output.x / mine.weights, mine.output.y / mine.weights});
   }
-  return true;
 }
 
-__device__ __forceinline__ bool run(Consumer& my, u32 layer) {
+__device__ __forceinline__ void run(Consumer& my, u32 layer) {
   const int splits =
       shape::active_splits(my.args.position + 1, shape::KV_CHUNK, shape::KV_SPLITS);
 #pragma unroll 1
   for (int at = blockIdx.x; at < shape::KV_HEADS * splits; at += gridDim.x) {
     const Unit unit = {shape::kv_head_of(at, shape::KV_HEADS),
                        shape::split_of_unit(at, shape::KV_HEADS)};
-    // Syncs before a second unit: slower warps may still read the first one's sums.
-    if (at != int(blockIdx.x) && !my.sync()) return false;
+    // Before a second unit: slower warps may still read the first one's sums.
+    if (at != int(blockIdx.x)) my.sync();
     xray::note(my.log, abi::Moment::Entered, layer);
     const HeadConstants constants = head_constants(my, layer);
     const Walk walk(my, layer, unit);
     const Loaded loaded = walk.load(my);
-    if (!gather_heads(my, layer, unit)) return false;
-    if (!prepare_heads(my, layer, constants, unit)) return false;
+    gather_heads(my, layer, unit);
+    prepare_heads(my, layer, constants, unit);
     Running running;
     attend(my, walk, loaded, running);
-    if (!publish_unit(my, layer, unit, splits, running)) return false;
+    publish_unit(my, layer, unit, splits, running);
   }
-  if (splits == 1) return true;
+  if (splits == 1) return;
 #pragma unroll 1
   for (int head = shape::first_combined(blockIdx.x, gridDim.x); head < shape::HEADS; head += gridDim.x) {
-    if (!combine(my, layer, head, splits)) return false;
+    combine(my, layer, head, splits);
   }
-  return true;
 }
 
 }  // namespace attention

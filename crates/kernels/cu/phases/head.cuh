@@ -1,6 +1,6 @@
-// The LM head, and the argmax: the lowest index of the largest logit.
+// The argmax: the lowest index of the largest logit.
 #pragma once
-#include "gather.cuh"
+#include "../handoff/handoff.cuh"
 
 namespace head {
 
@@ -8,7 +8,7 @@ struct Best {
   float logit;
   u32 row;
 
-  // Of rows with equal logits the lowest wins. NaN never compares, so it is marked instead.
+  // Rows of equal logits: the lowest wins. NaN never compares, and is marked instead.
   __device__ __forceinline__ void consider(float other_logit, u32 other_row) {
     if (row == abi::NOT_A_NUMBER) return;
     if (other_row == abi::NOT_A_NUMBER || other_logit > logit ||
@@ -28,9 +28,7 @@ struct Best {
   }
 };
 
-__device__ __forceinline__ Best nothing() {
-  return {-__builtin_huge_valf(), abi::NO_ROW};
-}
+__device__ __forceinline__ Best nothing() { return {-__builtin_huge_valf(), abi::NO_ROW}; }
 
 __device__ __forceinline__ Slot final_slot(const abi::StepArgs& args) {
   const u64 parity = args.epoch % 2;
@@ -38,24 +36,7 @@ __device__ __forceinline__ Slot final_slot(const abi::StepArgs& args) {
           abi::Phase::LmHead};
 }
 
-// Reduces all threads' best logits into thread 0. Returns false on abort.
-__device__ __forceinline__ bool best_of_block(Consumer& my, Best& best) {
-  best.consider_warp();
-  if (my.lane() == 0) {
-    my.shared.warp_logit[my.warp()] = best.logit;
-    my.shared.warp_row[my.warp()] = best.row;
-  }
-  if (!my.sync()) return false;
-  if (my.thread() == 0) {
-#pragma unroll 1
-    for (int warp = 1; warp < shape::CONSUMER_WARPS; warp++) {
-      best.consider(my.shared.warp_logit[warp], my.shared.warp_row[warp]);
-    }
-  }
-  return true;
-}
-
-// Stores the next token, and sets the stop flag if that token ends the text. Later launches check
+// Stores the next token, and sets the stop flag if the text ends with it: launches that follow look at
 // the flag first.
 __device__ __forceinline__ void keep_token(const abi::StepArgs& args, u32 token) {
   args.greedy[args.position] = token;
@@ -71,53 +52,46 @@ __device__ __forceinline__ void keep_token(const abi::StepArgs& args, u32 token)
   }
 }
 
-// A thread keeps its best logit in shared memory: a register would be occupied in all layers.
-__device__ __forceinline__ void forget_logits(Consumer& my) {
-  if (my.thread() >= shape::BATCH_ROWS) return;
-  my.shared.thread_logit[my.thread()] = nothing().logit;
-  my.shared.thread_row[my.thread()] = nothing().row;
-}
+// A word of the final slot: 32 bits of value and 32 of epoch, since a prompt's inner steps write none.
+__device__ __forceinline__ u64 final_word(u32 value, u32 epoch) { return u64(epoch) << 32 | value; }
 
-__device__ __forceinline__ void consider_logit(Consumer& my, int row, float logit) {
-  if (my.args.logits != nullptr) my.args.logits[row] = logit;
-  Best best = {my.shared.thread_logit[my.thread()], my.shared.thread_row[my.thread()]};
-  best.consider(logit, logit == logit ? u32(row) : abi::NOT_A_NUMBER);
-  my.shared.thread_logit[my.thread()] = best.logit;
-  my.shared.thread_row[my.thread()] = best.row;
-}
-
-// Every block publishes its best logit; the first block reduces them to the overall best.
-__device__ __forceinline__ void argmax(Consumer& my) {
-  static_assert(abi::BLOCKS_MAX <= shape::CONSUMERS, "a thread a block");
-  xray::note(my.log, abi::Moment::Argmax);
-  Best best = nothing();
-  if (my.thread() < shape::BATCH_ROWS) {
-    best = {my.shared.thread_logit[my.thread()], my.shared.thread_row[my.thread()]};
-  }
-  const Slot slot = final_slot(my.args);
+// Waits for a block's two words. Returns false on abort.
+__device__ __forceinline__ bool wait_for_best(const abi::StepArgs& args, const Slot& slot, int block, Best& best) {
+  const u32 begin = ptx::global_timer_1024ns();
 #pragma unroll 1
-  for (int round = 0; round < 2; round++) {
-    if (!best_of_block(my, best)) return;
-    if (round == 1) {
-      xray::note(my.log, abi::Moment::Gathered);
-      break;
+  for (u32 spins = 1;; spins++) {
+    u64 logit, row;
+    ptx::load_relaxed_pair(slot.units + 2 * block, logit, row);
+    if (u32(logit >> 32) == args.epoch && u32(row >> 32) == args.epoch) {
+      best.consider(__uint_as_float(u32(logit)), u32(row));
+      return true;
     }
-    if (my.thread() == 0) {
-      Handoff::publish(my.args, slot, 2 * blockIdx.x, best.logit);
-      Handoff::publish(my.args, slot, 2 * blockIdx.x + 1, __uint_as_float(best.row));
-    }
-    if (blockIdx.x != 0) return;
-    // Thread 0 has read the warps' words before the warps write again.
-    if (!my.sync()) return;
-    best = nothing();
-    xray::note(my.log, abi::Moment::AskedLogits);
-    my.ok = Handoff::poll<1>(
-                  my.args, my.log, slot, [&](int) { return my.thread() < int(gridDim.x); },
-                  [&](int) { return 2 * my.thread(); },
-                  [&](int, float2 pair) { best = {pair.x, __float_as_uint(pair.y)}; }) &&
-              my.ok;
+    if (spins % SPINS_PER_LOOK != 0) continue;
+    const bool second = u32(logit >> 32) == args.epoch;
+    const Wait wait = {abi::WaitKind::Exchange, slot.layer, slot.phase,
+                       u32(slot.units - args.slots) + 2 * block + second, args.epoch};
+    if (is_over(args, begin, 1, wait, u32((second ? row : logit) >> 32))) return false;
   }
-  if (my.thread() == 0) keep_token(my.args, best.row);
+}
+
+// Every block publishes the best of its logits; the first block reduces them to the best of all. Called
+// by the epilogue warp.
+__device__ __forceinline__ void argmax(const abi::StepArgs& args, Best best, bool failed) {
+  const int lane = threadIdx.x % 32;
+  const Slot slot = final_slot(args);
+  best.consider_warp();
+  if (lane == 0 && !failed && !withholds(args, slot)) {
+    ptx::store_relaxed(slot.units + 2 * blockIdx.x, final_word(__float_as_uint(best.logit), args.epoch));
+    ptx::store_relaxed(slot.units + 2 * blockIdx.x + 1, final_word(best.row, args.epoch));
+  }
+  if (blockIdx.x != 0 || failed) return;
+  best = nothing();
+  bool ok = true;
+#pragma unroll 1
+  for (int block = lane; block < int(gridDim.x); block += 32) ok = wait_for_best(args, slot, block, best) && ok;
+  if (!__all_sync(~0u, ok)) return;
+  best.consider_warp();
+  if (lane == 0) keep_token(args, best.row);
 }
 
 }  // namespace head

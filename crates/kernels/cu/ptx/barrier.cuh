@@ -1,25 +1,30 @@
-// Barriers among the consumer warps; barrier 0 is reserved for __syncthreads.
+// Barriers within a block; barrier 0 is __syncthreads.
 #pragma once
 #include "../types.cuh"
 
 namespace ptx {
 
-// A barrier that returns whether `ok` is true in every thread. All threads get the same answer, so
-// they abort together or not at all.
+// Among the consumer warps.
 template <int THREADS>
-__device__ __forceinline__ bool consumers_sync_all(bool ok) {
-  u32 all;
-  asm volatile(
-      "{\n"
-      ".reg .pred mine, every;\n"
-      "setp.ne.u32 mine, %1, 0;\n"
-      "bar.red.and.pred every, 1, %2, mine;\n"
-      "selp.u32 %0, 1, 0, every;\n"
-      "}"
-      : "=r"(all)
-      : "r"(static_cast<u32>(ok)), "n"(THREADS)
-      : "memory");
-  return all != 0;
+__device__ __forceinline__ void consumers_sync() {
+  asm volatile("bar.sync 1, %0;" ::"n"(THREADS) : "memory");
+}
+
+// A buffer of partial sums is full: consumer warps arrive and go on, the epilogue warp waits.
+template <int THREADS>
+__device__ __forceinline__ void partials_arrive(int buffer) {
+  asm volatile("bar.arrive %0, %1;" ::"r"(2 + buffer), "n"(THREADS) : "memory");
+}
+
+template <int THREADS>
+__device__ __forceinline__ void partials_sync(int buffer) {
+  asm volatile("bar.sync %0, %1;" ::"r"(2 + buffer), "n"(THREADS) : "memory");
+}
+
+// Among the consumer warps and the epilogue warp, once, at the step's end.
+template <int THREADS>
+__device__ __forceinline__ void step_sync() {
+  asm volatile("bar.sync 4, %0;" ::"n"(THREADS) : "memory");
 }
 
 }  // namespace ptx

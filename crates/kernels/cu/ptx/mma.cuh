@@ -13,4 +13,9 @@ __device__ __forceinline__ void mma_bf16(float (&d)[4], const uint4& a, u32 b0, 
       : "r"(a.x), "r"(a.y), "r"(a.z), "r"(a.w), "r"(b0), "r"(b1));
 }
 
+// Keeps the compiler from computing the registers later than here.
+__device__ __forceinline__ void pin(uint4& a) {
+  asm volatile("" : "+r"(a.x), "+r"(a.y), "+r"(a.z), "+r"(a.w));
+}
+
 }  // namespace ptx

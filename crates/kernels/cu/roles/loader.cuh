@@ -18,10 +18,27 @@ struct Loader {
   RingCursor cursor;
   // Empty in builds without the X-ray.
   ::xray::Stamps stamps;
+  // Copies issued so far.
+  u32 issued = 0;
+
+  // Waits until fewer than `most` copies are in flight: more only lengthen the queue before the
+  // exchange (notes/chain.md). Returns false on abort.
+  __device__ __forceinline__ bool wait_for_flight(u32 most, u32 layer, abi::Phase phase) {
+    if (issued < most) return true;
+    const u32 oldest = issued - most, stage = oldest % shape::STAGES;
+    const u32 parity = oldest / shape::STAGES % 2, begin = ptx::global_timer_1024ns();
+    while (!ptx::mbarrier_try_wait(&shared.full[stage], parity)) {
+      const Wait wait = {abi::WaitKind::RingFull, layer, phase, stage, parity};
+      if (is_over(args, begin, 2, wait, parity ^ 1u)) return false;
+    }
+    return true;
+  }
 
   // Loads one piece. Returns false on abort.
   __device__ __forceinline__ bool operator()(const u8* from, u32 bytes, u32 layer, abi::Phase phase) {
     const int stage = cursor.stage;
+    const u32 most = phase == abi::Phase::LmHead ? shape::HEAD_FLIGHT : shape::FLIGHT;
+    if (!wait_for_flight(most, layer, phase)) return false;
     if (!is_empty(shared, cursor)) {
       xray::waits_for_stage(stamps);
       if (!wait_empty(args, shared, cursor, layer, phase)) return false;
@@ -36,6 +53,7 @@ struct Loader {
       ptx::bulk_copy(shared.ring[stage], from, bytes, &shared.full[stage]);
     }
     cursor.advance();
+    issued++;
     return true;
   }
 
