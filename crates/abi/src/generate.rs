@@ -4,7 +4,7 @@ use crate::formats::{TILE_ROWS, bf16, fp8};
 use crate::kernel::{self, Control, FaultRecord, StepArgs};
 use crate::step::{
     Dims, Epilogue, HEAD, LAYER_MATVECS, MATVECS, Matvec, RULES, SHARED, SharedField, Sizes,
-    Tuning, output_of,
+    Tuning,
 };
 use crate::wire::{Derived, Kind, Named, Rule, define};
 use crate::xray::{self, XrayBlock, XrayHeader};
@@ -187,12 +187,10 @@ fn matvecs(text: &mut String) {
     cuda_enum(text, "Epilogue", Epilogue::ALL.iter().map(|of| format!("{of:?}")));
     text.push_str(
         "struct PhaseRow {\n  abi::Phase phase;\n\
-         \x20 // The gathered activation: its phase, slot and width, and whether it is normed.\n\
-         \x20 abi::Phase from;\n  int from_slot;\n  int columns;\n  bool normed;\n\
-         \x20 // The copy of the residual stream that keeps a normed activation, or is added.\n\
-         \x20 int residual;\n\
-         \x20 // The matvec's rows, and the slot of its output.\n\
-         \x20 int rows;\n  int to_slot;\n  Epilogue epilogue;\n};\n\n",
+         \x20 // Columns of the matrix, and whether the gathered activation is normed.\n\
+         \x20 int columns;\n  bool normed;\n\
+         \x20 // Rows.\n\
+         \x20 int rows;\n  Epilogue epilogue;\n};\n\n",
     );
     for matvec in MATVECS.iter().chain([&HEAD]) {
         row(text, matvec);
@@ -205,21 +203,14 @@ fn matvecs(text: &mut String) {
 }
 
 fn row(text: &mut String, matvec: &Matvec) {
-    let slot = |phase| match output_of(phase) {
-        Some(output) => format!("shape::{}", output.slot.cuda()),
-        None => "0".into(),
-    };
-    let Matvec { phase, from, columns, normed, residual, rows, epilogue } = matvec;
+    let Matvec { phase, columns, normed, rows, epilogue, .. } = matvec;
     let _ = writeln!(
         text,
-        "__device__ constexpr PhaseRow {}_ROW = {{\n    abi::Phase::{phase:?}, \
-         abi::Phase::{from:?}, {}, shape::{}, {normed},\n    {residual}, shape::{}, {}, \
-         Epilogue::{epilogue:?}}};",
+        "__device__ constexpr PhaseRow {}_ROW = {{\n    abi::Phase::{phase:?}, shape::{}, {normed}, \
+         shape::{}, Epilogue::{epilogue:?}}};",
         if *phase == Phase::LmHead { "HEAD".into() } else { phase.name().to_uppercase() },
-        slot(*from),
         columns.cuda(),
         rows.cuda(),
-        slot(*phase),
     );
 }
 

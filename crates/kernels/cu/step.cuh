@@ -44,6 +44,8 @@ constexpr int STAGE_BYTES = ML_STAGE_BYTES;
 constexpr int KV_CHUNK = ML_KV_CHUNK;
 // Number of splits of a head's KV range (split-KV); 0 if attention is not split.
 constexpr int KV_SPLITS = ML_KV_SPLITS;
+// Positions up to which every block of a KV head attends to all of them.
+constexpr int KV_LOCAL = ML_KV_LOCAL;
 // Positions whose keys and values a warp loads before it uses the first.
 constexpr int KV_AHEAD = ML_KV_AHEAD;
 // 1 if spans are recorded, else 0.
@@ -59,11 +61,15 @@ constexpr int BLOCKS_MAX = 256;
 constexpr int ROUND_TILES = 3;
 // Steps along K, of all tiles of a round, whose weights a warp holds in registers: 48 of
 // them.
-constexpr int STEPS_AHEAD = 12;
+constexpr int STEPS_AHEAD = 24;
 // Parts of the activation: hi + lo in bf16 keep 16 bits, as a unit does.
 constexpr int PARTS = 2;
 // Units of a line of 128 bytes.
 constexpr int LINE_UNITS = 16;
+// Tiles of an item of the O projection: those of a rank, by the columns of a KV head.
+constexpr int ITEM_TILES = 4;
+// Columns of a run: a warp owns every `consumer_warps`-th run of a matrix's columns.
+constexpr int RUN_COLUMNS = 32;
 // Query heads of a KV head.
 constexpr int GROUP_HEADS = HEADS / KV_HEADS;
 // All query heads.
@@ -93,42 +99,48 @@ constexpr int OBSERVER = LOADER + 32;
 constexpr int WATCHER = OBSERVER + 32;
 // Threads of a block.
 constexpr int THREADS = OBSERVER + 64 * XRAY;
+// Ranks of a KV head: the items of the O projection that share it.
+constexpr int RANKS = (HIDDEN + ITEM_TILES * TILE_ROWS - 1) / (ITEM_TILES * TILE_ROWS);
+// Splits of a head's KV range, at most one a rank.
+constexpr int SPLITS = smaller(KV_SPLITS, RANKS);
+// Splits of the down projection's columns: a warp's part of them is 12 steps at most.
+constexpr int DOWN_SPLITS = 2 * ((INTERMEDIATE + 6143) / 6144);
+// Pairs of the residual stream that a lane holds.
+constexpr int RESIDUAL_PAIRS = ((HIDDEN + RUN_COLUMNS * CONSUMER_WARPS - 1) / (RUN_COLUMNS * CONSUMER_WARPS) * RUN_COLUMNS / 2 + 31) / 32;
 // Pairs of values that a block publishes in a phase, at the grid of the row; and from one
 // block's first unit to the next one's, whole lines.
 constexpr int QKV_PER = TILE_ROWS / 2 * ((QKV_DIM + TILE_ROWS * GRID - 1) / (TILE_ROWS * GRID));
 // Its lines.
 constexpr int QKV_LINE = (QKV_PER + LINE_UNITS - 1) / LINE_UNITS * LINE_UNITS;
-// Output projection.
-constexpr int O_PROJ_PER = TILE_ROWS / 2 * ((HIDDEN + TILE_ROWS * GRID - 1) / (TILE_ROWS * GRID));
+// Output projection: of an item.
+constexpr int O_PROJ_PER = ITEM_TILES * TILE_ROWS / 2;
 // Its lines.
-constexpr int O_PROJ_LINE = (O_PROJ_PER + LINE_UNITS - 1) / LINE_UNITS * LINE_UNITS;
+constexpr int O_PROJ_LINE = O_PROJ_PER;
 // SwiGLU.
 constexpr int GATE_UP_PER = GATE_ROWS / 2 * ((INTERMEDIATE + GATE_ROWS * GRID - 1) / (GATE_ROWS * GRID));
 // Its lines.
 constexpr int GATE_UP_LINE = (GATE_UP_PER + LINE_UNITS - 1) / LINE_UNITS * LINE_UNITS;
-// Down projection.
-constexpr int DOWN_PER = O_PROJ_PER;
+// Down projection: of a tile's split.
+constexpr int DOWN_PER = TILE_ROWS / 2;
 // Its lines.
-constexpr int DOWN_LINE = O_PROJ_LINE;
+constexpr int DOWN_LINE = LINE_UNITS;
 // Where a layer's slots begin, in order of the phases.
 constexpr int QKV_SLOT = 0;
-// Attention.
-constexpr int ATTENTION_SLOT = QKV_SLOT + (QKV_DIM / 2 + QKV_PER - 1) / QKV_PER * QKV_LINE;
-// Output projection.
-constexpr int O_PROJ_SLOT = ATTENTION_SLOT + Q_DIM / 2;
+// Output projection: partial sums over the KV heads.
+constexpr int O_PROJ_SLOT = QKV_SLOT + (QKV_DIM / 2 + QKV_PER - 1) / QKV_PER * QKV_LINE;
 // SwiGLU.
-constexpr int GATE_UP_SLOT = O_PROJ_SLOT + (HIDDEN / 2 + O_PROJ_PER - 1) / O_PROJ_PER * O_PROJ_LINE;
-// Down projection.
+constexpr int GATE_UP_SLOT = O_PROJ_SLOT + RANKS * KV_HEADS * O_PROJ_LINE;
+// Down projection: partial sums over the splits.
 constexpr int DOWN_SLOT = GATE_UP_SLOT + (INTERMEDIATE / 2 + GATE_UP_PER - 1) / GATE_UP_PER * GATE_UP_LINE;
 // From one layer's slots to the next.
-constexpr int LAYER_UNITS = DOWN_SLOT + (HIDDEN / 2 + DOWN_PER - 1) / DOWN_PER * DOWN_LINE;
+constexpr int LAYER_UNITS = DOWN_SLOT + (HIDDEN / 2 + DOWN_PER - 1) / DOWN_PER * DOWN_SPLITS * DOWN_LINE;
 // Of each query head and split: the unnormalized output, the largest score, the sum of
 // weights.
 constexpr int PARTIAL_UNITS = HEAD_DIM / 2 + 1;
 // Its lines.
 constexpr int PARTIAL_LINE = (PARTIAL_UNITS + LINE_UNITS - 1) / LINE_UNITS * LINE_UNITS;
 // From one layer's partial results to the next.
-constexpr int LAYER_PARTIALS = HEADS * KV_SPLITS * PARTIAL_LINE;
+constexpr int LAYER_PARTIALS = HEADS * SPLITS * PARTIAL_LINE;
 // Where the partial results begin.
 constexpr u64 PARTIALS_BASE = u64(LAYERS) * u64(LAYER_UNITS);
 // Where the final slots begin.
@@ -137,8 +149,6 @@ constexpr u64 FINAL_BASE = u64(PARTIALS_BASE) + u64(LAYERS) * u64(LAYER_PARTIALS
 constexpr u64 FINAL_UNITS = 2 * u64(BLOCKS_MAX);
 // Units of all slots; the final slot exists twice, by the step's parity.
 constexpr u64 SLOT_UNITS = u64(FINAL_BASE) + 2 * u64(FINAL_UNITS);
-// Heads that a block of attention gathers: the group's queries, a key and a value.
-constexpr int ATTENTION_ROWS = GROUP_HEADS + 2;
 // Rows of a round.
 constexpr int ROUND_ROWS = ROUND_TILES * TILE_ROWS;
 // Floats from one row's partial sums to the next: four to spare, for the banks.
@@ -164,37 +174,15 @@ __host__ __device__ constexpr u32 owner_of_piece(u32 piece, u32 blocks, u32 piec
   return ((piece + 1) * blocks - 1) / pieces;
 }
 
-// Number of splits that have any of the first `positions` positions: always the first splits.
-__host__ __device__ constexpr u32 active_splits(u32 positions, u32 kv_chunk, u32 kv_splits) {
-  return smaller((positions + kv_chunk - 1) / kv_chunk, kv_splits);
+// Number of splits that have any of the first `positions` positions: always the first splits;
+// one, if there are at most `kv_local` positions.
+__host__ __device__ constexpr u32 active_splits(u32 positions, u32 kv_chunk, u32 splits, u32 kv_local) {
+  return smaller((positions + kv_chunk - 1) / kv_chunk, smaller(1 + (positions - 1) / kv_local * splits, splits));
 }
 
 // The split of a position: chunks of positions go to the splits round-robin.
 __host__ __device__ constexpr u32 split_of(u32 position, u32 kv_chunk, u32 kv_splits) {
   return position / kv_chunk % kv_splits;
-}
-
-// A unit of attention is one KV head and one split; a block takes every `blocks`-th, from its
-// own number on.
-__host__ __device__ constexpr int attention_unit(int kv_head, int split, int kv_heads) {
-  return split * kv_heads + kv_head;
-}
-
-// The KV head of a unit.
-__host__ __device__ constexpr int kv_head_of(int unit, int kv_heads) {
-  return unit % kv_heads;
-}
-
-// The split of a unit.
-__host__ __device__ constexpr int split_of_unit(int unit, int kv_heads) {
-  return unit / kv_heads;
-}
-
-// The first query head whose splits a block combines; it takes every `blocks`-th from there.
-// Counts backwards from the last block: the last blocks have no positions until the context
-// is long.
-__host__ __device__ constexpr u32 first_combined(u32 block, u32 blocks) {
-  return blocks - 1 - block;
 }
 
 }  // namespace shape
@@ -211,34 +199,24 @@ enum class Epilogue : u32 {
 
 struct PhaseRow {
   abi::Phase phase;
-  // The gathered activation: its phase, slot and width, and whether it is normed.
-  abi::Phase from;
-  int from_slot;
+  // Columns of the matrix, and whether the gathered activation is normed.
   int columns;
   bool normed;
-  // The copy of the residual stream that keeps a normed activation, or is added.
-  int residual;
-  // The matvec's rows, and the slot of its output.
+  // Rows.
   int rows;
-  int to_slot;
   Epilogue epilogue;
 };
 
 __device__ constexpr PhaseRow QKV_ROW = {
-    abi::Phase::Qkv, abi::Phase::Down, shape::DOWN_SLOT, shape::HIDDEN, true,
-    0, shape::QKV_DIM, shape::QKV_SLOT, Epilogue::Scale};
+    abi::Phase::Qkv, shape::HIDDEN, true, shape::QKV_DIM, Epilogue::Scale};
 __device__ constexpr PhaseRow O_PROJ_ROW = {
-    abi::Phase::OProj, abi::Phase::Attention, shape::ATTENTION_SLOT, shape::Q_DIM, false,
-    0, shape::HIDDEN, shape::O_PROJ_SLOT, Epilogue::Residual};
+    abi::Phase::OProj, shape::Q_DIM, false, shape::HIDDEN, Epilogue::Residual};
 __device__ constexpr PhaseRow GATE_UP_ROW = {
-    abi::Phase::GateUp, abi::Phase::OProj, shape::O_PROJ_SLOT, shape::HIDDEN, true,
-    1, shape::GATE_UP_DIM, shape::GATE_UP_SLOT, Epilogue::Gate};
+    abi::Phase::GateUp, shape::HIDDEN, true, shape::GATE_UP_DIM, Epilogue::Gate};
 __device__ constexpr PhaseRow DOWN_ROW = {
-    abi::Phase::Down, abi::Phase::GateUp, shape::GATE_UP_SLOT, shape::INTERMEDIATE, false,
-    1, shape::HIDDEN, shape::DOWN_SLOT, Epilogue::Residual};
+    abi::Phase::Down, shape::INTERMEDIATE, false, shape::HIDDEN, Epilogue::Residual};
 __device__ constexpr PhaseRow HEAD_ROW = {
-    abi::Phase::LmHead, abi::Phase::Down, shape::DOWN_SLOT, shape::HIDDEN, true,
-    0, shape::VOCAB, 0, Epilogue::Logits};
+    abi::Phase::LmHead, shape::HIDDEN, true, shape::VOCAB, Epilogue::Logits};
 
 // Matvecs per layer; the LM head counts as the first matvec of one more layer.
 constexpr u32 LAYER_MATVECS = 4;
@@ -253,20 +231,22 @@ struct Shared {
   alignas(16) float partial[2][shape::ROUND_ROWS][shape::PARTIAL_STRIDE];
   // Norm: each warp's sum of squares, with the partial sums of a phase's first round.
   alignas(16) float squares[2][shape::CONSUMER_WARPS];
-  // The token's row of the embedding.
-  alignas(16) float embedding[shape::HIDDEN];
-  // The block's own rows of the residual stream.
-  alignas(16) float residual[shape::HIDDEN];
-  // Attention: the group's query heads, then the key, then the value.
-  alignas(16) float heads[shape::ATTENTION_ROWS][shape::HEAD_DIM];
-  // Attention: each warp's sum over its positions.
-  alignas(16) float outputs[shape::CONSUMER_WARPS][shape::HEAD_DIM];
-  // Attention: the newest position's key and value, as they go to the cache; 4 elements a lane.
-  uint2 newest[2][32];
+  // A run of weights that are zero.
+  alignas(16) u8 zeros[1024];
+  // Attention: each warp's sum over its positions, of the group's query heads.
+  alignas(16) float outputs[shape::CONSUMER_WARPS][shape::GROUP_DIM];
+  // Attention: sums over the ranks' results.
+  alignas(16) float merged[shape::ITEM_TILES][shape::GROUP_DIM];
   // Attention: each warp's largest score.
-  float warp_largest[shape::CONSUMER_WARPS];
+  alignas(16) float largest[shape::GROUP_HEADS][shape::CONSUMER_WARPS];
   // Attention: each warp's sum of weights.
-  float warp_weights[shape::CONSUMER_WARPS];
+  alignas(16) float weights[shape::GROUP_HEADS][shape::CONSUMER_WARPS];
+  // Attention: the largest score of some ranks.
+  alignas(16) float merged_largest[shape::GROUP_HEADS][shape::ITEM_TILES];
+  // Attention: the sum of weights of some ranks.
+  alignas(16) float merged_weights[shape::GROUP_HEADS][shape::ITEM_TILES];
+  // Which pieces of each matvec are this block's: the first and the end.
+  int2 shares[5];
   // The ring's barriers: a stage's weights have arrived.
   u64 full[shape::STAGES];
   // The ring's barriers: a stage is released.

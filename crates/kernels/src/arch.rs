@@ -41,7 +41,7 @@ const SM_90A: ArchRow = ArchRow {
             head_flight: if half { 8 } else { 4 },
             stages: if half { 20 } else { 10 },
             stage_bytes: if half { 8192 } else { 16_384 },
-            ..plain(variant)
+            ..plain()
         }
     },
 };
@@ -53,19 +53,18 @@ const SM_120A: ArchRow = ArchRow {
     capability: 120,
     shared_bytes_max: 99 * 1024,
     has_e2m1: true,
-    tuning: |variant| Tuning {
+    tuning: |_| Tuning {
         consumer_warps: 16,
         grid: 170,
         flight: 2,
         head_flight: 3,
         stages: 3,
-        ..plain(variant)
+        ..plain()
     },
 };
 
 /// The numbers that are the same on both.
-const fn plain(variant: &Variant) -> Tuning {
-    let one_format = variant.format as u8 == variant.head_format as u8;
+const fn plain() -> Tuning {
     Tuning {
         consumer_warps: 0,
         grid: 0,
@@ -73,11 +72,10 @@ const fn plain(variant: &Variant) -> Tuning {
         head_flight: 0,
         stages: 0,
         stage_bytes: 16_384,
-        kv_chunk: 64,
+        kv_chunk: 32,
         kv_splits: 16,
-        // The matvec of a head of another format is a second piece of code; with three positions
-        // loaded ahead, the recording build would spill on sm_90a.
-        kv_ahead: if one_format { 2 } else { 2 },
+        kv_local: 128,
+        kv_ahead: 4,
         xray: 0,
     }
 }
@@ -126,7 +124,24 @@ impl Arch {
 
     /// Returns the numbers that a variant runs with.
     pub fn tuning(self, variant: &Variant) -> Tuning {
-        Tuning { xray: usize::from(variant.xray), ..(self.0.tuning)(variant) }
+        let mut tuning = Tuning { xray: usize::from(variant.xray), ..(self.0.tuning)(variant) };
+        for (name, value) in std::env::var("ML_TUNE").unwrap_or_default().split(',').filter_map(|pair| pair.split_once('=')) {
+            let value: usize = value.parse().unwrap();
+            match name {
+                "grid" => tuning.grid = value,
+                "flight" => tuning.flight = value,
+                "head_flight" => tuning.head_flight = value,
+                "stages" => tuning.stages = value,
+                "stage_bytes" => tuning.stage_bytes = value,
+                "kv_local" => tuning.kv_local = value,
+                "kv_ahead" => tuning.kv_ahead = value,
+                "warps" => tuning.consumer_warps = value,
+                "kv_chunk" => tuning.kv_chunk = value,
+                "kv_splits" => tuning.kv_splits = value,
+                _ => panic!("{name}"),
+            }
+        }
+        tuning
     }
 
     /// Returns the most registers per thread with which a block of `threads` fits a multiprocessor.

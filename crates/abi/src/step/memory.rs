@@ -30,8 +30,8 @@ pub struct Element {
 const U8: Element = Element { name: "u8", bytes: 1 };
 const U32: Element = Element { name: "u32", bytes: 4 };
 const U64: Element = Element { name: "u64", bytes: 8 };
+const INT2: Element = Element { name: "int2", bytes: 8 };
 const FLOAT: Element = Element { name: "float", bytes: 4 };
-const UINT2: Element = Element { name: "uint2", bytes: 8 };
 
 const fn field(
     name: &'static str,
@@ -57,20 +57,22 @@ pub const SHARED: &[SharedField] = &[
         "Sums of each warp over its columns, for a round's rows; two rounds in turn.")),
     aligned(16, field("squares", FLOAT, &[number!(2), tuning!(consumer_warps)],
         "Norm: each warp's sum of squares, with the partial sums of a phase's first round.")),
-    aligned(16, field("embedding", FLOAT, &[dim!(hidden)],
-        "The token's row of the embedding.")),
-    aligned(16, field("residual", FLOAT, &[dim!(hidden)],
-        "The block's own rows of the residual stream.")),
-    aligned(16, field("heads", FLOAT, &[size!(attention_rows), dim!(head_dim)],
-        "Attention: the group's query heads, then the key, then the value.")),
-    aligned(16, field("outputs", FLOAT, &[tuning!(consumer_warps), dim!(head_dim)],
-        "Attention: each warp's sum over its positions.")),
-    field("newest", UINT2, &[number!(2), number!(32)],
-        "Attention: the newest position's key and value, as they go to the cache; 4 elements a lane."),
-    field("warp_largest", FLOAT, &[tuning!(consumer_warps)],
-        "Attention: each warp's largest score."),
-    field("warp_weights", FLOAT, &[tuning!(consumer_warps)],
-        "Attention: each warp's sum of weights."),
+    aligned(16, field("zeros", U8, &[number!(1024)],
+        "A run of weights that are zero.")),
+    aligned(16, field("outputs", FLOAT, &[tuning!(consumer_warps), size!(group_dim)],
+        "Attention: each warp's sum over its positions, of the group's query heads.")),
+    aligned(16, field("merged", FLOAT, &[size!(item_tiles), size!(group_dim)],
+        "Attention: sums over the ranks' results.")),
+    aligned(16, field("largest", FLOAT, &[size!(group_heads), tuning!(consumer_warps)],
+        "Attention: each warp's largest score.")),
+    aligned(16, field("weights", FLOAT, &[size!(group_heads), tuning!(consumer_warps)],
+        "Attention: each warp's sum of weights.")),
+    aligned(16, field("merged_largest", FLOAT, &[size!(group_heads), size!(item_tiles)],
+        "Attention: the largest score of some ranks.")),
+    aligned(16, field("merged_weights", FLOAT, &[size!(group_heads), size!(item_tiles)],
+        "Attention: the sum of weights of some ranks.")),
+    field("shares", INT2, &[number!(5)],
+        "Which pieces of each matvec are this block's: the first and the end."),
     field("full", U64, &[tuning!(stages)],
         "The ring's barriers: a stage's weights have arrived."),
     field("empty", U64, &[tuning!(stages)],

@@ -9,7 +9,7 @@ mod phases;
 
 pub use memory::{Element, SHARED, SharedField, shared_bytes};
 pub use phases::{
-    Epilogue, HEAD, LAYER_MATVECS, MATVECS, Matvec, OUTPUTS, Output, matvec_at, output_of,
+    Epilogue, HEAD, LAYER_MATVECS, MATVECS, Matvec, OUTPUTS, Output, Slot, matvec_at, output_of,
 };
 pub use width::Width;
 
@@ -55,6 +55,8 @@ wire_inputs! {
         kv_chunk;
         /// Number of splits of a head's KV range (split-KV); 0 if attention is not split.
         kv_splits;
+        /// Positions up to which every block of a KV head attends to all of them.
+        kv_local;
         /// Positions whose keys and values a warp loads before it uses the first.
         kv_ahead;
         /// 1 if spans are recorded, else 0.
@@ -85,11 +87,15 @@ wire_sizes! {
         round_tiles = 3;
         /// Steps along K, of all tiles of a round, whose weights a warp holds in registers: 48 of
         /// them.
-        steps_ahead = 12;
+        steps_ahead = 24;
         /// Parts of the activation: hi + lo in bf16 keep 16 bits, as a unit does.
         parts = 2;
         /// Units of a line of 128 bytes.
         line_units = 16;
+        /// Tiles of an item of the O projection: those of a rank, by the columns of a KV head.
+        item_tiles = 4;
+        /// Columns of a run: a warp owns every `consumer_warps`-th run of a matrix's columns.
+        run_columns = 32;
     }
     derived {
         /// Query heads of a KV head.
@@ -123,37 +129,45 @@ wire_sizes! {
         /// Threads of a block.
         threads: int = observer + 64 * xray;
 
+        /// Ranks of a KV head: the items of the O projection that share it.
+        ranks: int = (hidden + item_tiles * tile_rows - 1) / (item_tiles * tile_rows);
+        /// Splits of a head's KV range, at most one a rank.
+        splits: int = smaller(kv_splits, ranks);
+        /// Splits of the down projection's columns: a warp's part of them is 12 steps at most.
+        down_splits: int = 2 * ((intermediate + 6143) / 6144);
+        /// Pairs of the residual stream that a lane holds.
+        residual_pairs: int =
+            ((hidden + run_columns * consumer_warps - 1) / (run_columns * consumer_warps) * run_columns / 2 + 31) / 32;
+
         /// Pairs of values that a block publishes in a phase, at the grid of the row; and from one
         /// block's first unit to the next one's, whole lines.
         qkv_per: int = tile_rows / 2 * ((qkv_dim + tile_rows * grid - 1) / (tile_rows * grid));
         /// Its lines.
         qkv_line: int = (qkv_per + line_units - 1) / line_units * line_units;
-        /// Output projection.
-        o_proj_per: int = tile_rows / 2 * ((hidden + tile_rows * grid - 1) / (tile_rows * grid));
+        /// Output projection: of an item.
+        o_proj_per: int = item_tiles * tile_rows / 2;
         /// Its lines.
-        o_proj_line: int = (o_proj_per + line_units - 1) / line_units * line_units;
+        o_proj_line: int = o_proj_per;
         /// SwiGLU.
         gate_up_per: int = gate_rows / 2 * ((intermediate + gate_rows * grid - 1) / (gate_rows * grid));
         /// Its lines.
         gate_up_line: int = (gate_up_per + line_units - 1) / line_units * line_units;
-        /// Down projection.
-        down_per: int = o_proj_per;
+        /// Down projection: of a tile's split.
+        down_per: int = tile_rows / 2;
         /// Its lines.
-        down_line: int = o_proj_line;
+        down_line: int = line_units;
 
         /// Where a layer's slots begin, in order of the phases.
         qkv_slot: int = 0;
-        /// Attention.
-        attention_slot: int = qkv_slot + (qkv_dim / 2 + qkv_per - 1) / qkv_per * qkv_line;
-        /// Output projection.
-        o_proj_slot: int = attention_slot + q_dim / 2;
+        /// Output projection: partial sums over the KV heads.
+        o_proj_slot: int = qkv_slot + (qkv_dim / 2 + qkv_per - 1) / qkv_per * qkv_line;
         /// SwiGLU.
-        gate_up_slot: int = o_proj_slot + (hidden / 2 + o_proj_per - 1) / o_proj_per * o_proj_line;
-        /// Down projection.
+        gate_up_slot: int = o_proj_slot + ranks * kv_heads * o_proj_line;
+        /// Down projection: partial sums over the splits.
         down_slot: int =
             gate_up_slot + (intermediate / 2 + gate_up_per - 1) / gate_up_per * gate_up_line;
         /// From one layer's slots to the next.
-        layer_units: int = down_slot + (hidden / 2 + down_per - 1) / down_per * down_line;
+        layer_units: int = down_slot + (hidden / 2 + down_per - 1) / down_per * down_splits * down_line;
 
         /// Of each query head and split: the unnormalized output, the largest score, the sum of
         /// weights.
@@ -161,7 +175,7 @@ wire_sizes! {
         /// Its lines.
         partial_line: int = (partial_units + line_units - 1) / line_units * line_units;
         /// From one layer's partial results to the next.
-        layer_partials: int = heads * kv_splits * partial_line;
+        layer_partials: int = heads * splits * partial_line;
         /// Where the partial results begin.
         partials_base: u64 = layers * layer_units;
         /// Where the final slots begin.
@@ -171,8 +185,6 @@ wire_sizes! {
         /// Units of all slots; the final slot exists twice, by the step's parity.
         slot_units: u64 = final_base + 2 * final_units;
 
-        /// Heads that a block of attention gathers: the group's queries, a key and a value.
-        attention_rows: int = group_heads + 2;
         /// Rows of a round.
         round_rows: int = round_tiles * tile_rows;
         /// Floats from one row's partial sums to the next: four to spare, for the banks.
@@ -211,22 +223,14 @@ wire_rules! {
     u32 first_piece(block, blocks, pieces) = block * pieces / blocks;
     /// The block that owns a piece: the inverse of `first_piece`.
     u32 owner_of_piece(piece, blocks, pieces) = ((piece + 1) * blocks - 1) / pieces;
-    /// Number of splits that have any of the first `positions` positions: always the first splits.
-    u32 active_splits(positions, kv_chunk, kv_splits) =
-        smaller((positions + kv_chunk - 1) / kv_chunk, kv_splits);
+    /// Number of splits that have any of the first `positions` positions: always the first splits;
+    /// one, if there are at most `kv_local` positions.
+    u32 active_splits(positions, kv_chunk, splits, kv_local) = smaller(
+        (positions + kv_chunk - 1) / kv_chunk,
+        smaller(1 + (positions - 1) / kv_local * splits, splits)
+    );
     /// The split of a position: chunks of positions go to the splits round-robin.
     u32 split_of(position, kv_chunk, kv_splits) = position / kv_chunk % kv_splits;
-    /// A unit of attention is one KV head and one split; a block takes every `blocks`-th, from its
-    /// own number on.
-    int attention_unit(kv_head, split, kv_heads) = split * kv_heads + kv_head;
-    /// The KV head of a unit.
-    int kv_head_of(unit, kv_heads) = unit % kv_heads;
-    /// The split of a unit.
-    int split_of_unit(unit, kv_heads) = unit / kv_heads;
-    /// The first query head whose splits a block combines; it takes every `blocks`-th from there.
-    /// Counts backwards from the last block: the last blocks have no positions until the context
-    /// is long.
-    u32 first_combined(block, blocks) = blocks - 1 - block;
 }
 
 #[cfg(test)]
@@ -247,13 +251,7 @@ mod tests {
                 assert_eq!((at, owner_of_piece(piece, blocks, pieces)), (piece, block));
             }
         }
-        for (kv_head, split) in [(0, 0), (7, 0), (3, 15)] {
-            let unit = attention_unit(kv_head, split, 8);
-            assert_eq!((kv_head_of(unit, 8), split_of_unit(unit, 8)), (kv_head, split));
-        }
-        for block in 0..132 {
-            assert_eq!(first_combined(first_combined(block, 132), 132), block);
-        }
+        assert_eq!([1, 128, 129, 200, 2048].map(|n| active_splits(n, 32, 16, 128)), [1, 1, 5, 7, 16]);
     }
 
     #[test]
@@ -274,21 +272,21 @@ mod tests {
             head_flight: 4,
             stages: 10,
             stage_bytes: 16_384,
-            kv_chunk: 64,
+            kv_chunk: 32,
             kv_splits: 16,
-            kv_ahead: 2,
+            kv_local: 128,
+            kv_ahead: 8,
             xray: 1,
         };
         let sizes = Sizes::of(&dims, &tuning);
         assert_eq!((sizes.qkv_dim, sizes.widest, sizes.threads), (4096, 3072, 512 + 128));
-        // Pairs of a block, in lines of 16 units: 128 blocks of QKV and of gate and up have output,
-        // 64 of the output and the down projection.
+        // Pairs of a block, in lines of 16 units, of 128 blocks.
         assert_eq!((sizes.qkv_per, sizes.qkv_line), (16, 16));
-        assert_eq!((sizes.o_proj_per, sizes.o_proj_line), (8, 16));
+        assert_eq!((sizes.ranks, sizes.splits, sizes.down_splits), (16, 16, 2));
         assert_eq!((sizes.gate_up_per, sizes.gate_up_line), (12, 16));
-        assert_eq!(sizes.layer_units, 128 * 16 + 1024 + 64 * 16 + 128 * 16 + 64 * 16);
+        assert_eq!(sizes.layer_units, 128 * (16 + 32 + 16 + 16));
         assert_eq!(sizes.layer_partials, 16 * 16 * 80);
-        assert_eq!(sizes.slot_units, 28 * (7168 + 20_480) + 1024);
+        assert_eq!(sizes.slot_units, 28 * (10_240 + 20_480) + 1024);
         assert_eq!(dims.defines()[0], ("ML_HIDDEN".to_owned(), 1024));
         assert_eq!(tuning.defines().len(), Tuning::FIELDS.len());
     }

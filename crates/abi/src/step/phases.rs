@@ -3,37 +3,53 @@
 use super::{Step, Width, tiles};
 use crate::Phase;
 
-/// What a phase publishes for the next one.
+/// What a phase gives the next one.
 #[derive(Clone, Copy, Debug)]
 pub struct Output {
     /// The phase.
     pub phase: Phase,
     /// Values.
     pub width: Width,
-    /// Values of one piece, which one block owns: a tile's rows, or the heads of one KV head.
+    /// Values of one piece: a tile's rows, or the heads of one KV head.
     pub piece: Width,
-    /// First unit of its slot within a layer's.
-    pub slot: Width,
-    /// Pairs of values of a block at the grid of the row, and units from one block's to the next's.
-    pub lines: Option<(Width, Width)>,
+    /// Where they lie in the GPU's exchange; `None`: they do not leave the block.
+    pub slot: Option<Slot>,
+}
+
+/// The place of a phase's values in a layer's slots, as pairs of values, or of partial sums of them.
+#[derive(Clone, Copy, Debug)]
+pub struct Slot {
+    /// First unit within a layer's.
+    pub begin: Width,
+    /// Pairs that a block publishes side by side.
+    pub per: Width,
+    /// Units from one block's to the next one's: whole lines.
+    pub line: Width,
+    /// Partial sums of each value, each published by another block; `None`: the value itself.
+    pub sums: Option<Width>,
+}
+
+impl Slot {
+    /// Partial sums of each value.
+    pub fn sums(&self, step: &Step) -> usize {
+        self.sums.map_or(1, |sums| sums.of(step))
+    }
+
+    /// The unit of a pair's partial sum within the slot.
+    pub fn place(&self, step: &Step, pair: usize, sum: usize) -> usize {
+        let (per, line) = (self.per.of(step), self.line.of(step));
+        (pair / per * self.sums(step) + sum) * line + pair % per
+    }
+
+    /// The pair of values of a unit within the slot, and which sum it is: the inverse of
+    /// [`Slot::place`]. Units behind a block's last count as its last.
+    pub fn pair(&self, step: &Step, unit: usize) -> (usize, usize) {
+        let (per, line, sums) = (self.per.of(step), self.line.of(step), self.sums(step));
+        (unit / line / sums * per + (unit % line).min(per - 1), unit / line % sums)
+    }
 }
 
 impl Output {
-    /// The unit of a pair of values within the slot.
-    pub fn place(&self, step: &Step, pair: usize) -> usize {
-        let Some((per, line)) = self.lines else { return pair };
-        let (per, line) = (per.of(step), line.of(step));
-        pair / per * line + pair % per
-    }
-
-    /// The pair of values of a unit within the slot: the inverse of [`Output::place`]. Units behind a
-    /// block's last count as its last.
-    pub fn pair(&self, step: &Step, unit: usize) -> usize {
-        let Some((per, line)) = self.lines else { return unit };
-        let (per, line) = (per.of(step), line.of(step));
-        unit / line * per + (unit % line).min(per - 1)
-    }
-
     /// Pieces of the output.
     pub fn pieces(&self, step: &Step) -> usize {
         tiles(self.width.of(step), self.piece.of(step))
@@ -46,36 +62,51 @@ pub const OUTPUTS: [Output; Phase::LAYER.len()] = [
         phase: Phase::Qkv,
         width: size!(qkv_dim),
         piece: size!(tile_rows),
-        slot: size!(qkv_slot),
-        lines: Some((size!(qkv_per), size!(qkv_line))),
+        slot: Some(Slot {
+            begin: size!(qkv_slot),
+            per: size!(qkv_per),
+            line: size!(qkv_line),
+            sums: None,
+        }),
     },
     Output {
         phase: Phase::Attention,
         width: size!(q_dim),
         piece: size!(group_dim),
-        slot: size!(attention_slot),
-        lines: None,
+        slot: None,
     },
     Output {
         phase: Phase::OProj,
         width: dim!(hidden),
         piece: size!(tile_rows),
-        slot: size!(o_proj_slot),
-        lines: Some((size!(o_proj_per), size!(o_proj_line))),
+        slot: Some(Slot {
+            begin: size!(o_proj_slot),
+            per: size!(o_proj_per),
+            line: size!(o_proj_line),
+            sums: Some(dim!(kv_heads)),
+        }),
     },
     Output {
         phase: Phase::GateUp,
         width: dim!(intermediate),
         piece: size!(gate_rows),
-        slot: size!(gate_up_slot),
-        lines: Some((size!(gate_up_per), size!(gate_up_line))),
+        slot: Some(Slot {
+            begin: size!(gate_up_slot),
+            per: size!(gate_up_per),
+            line: size!(gate_up_line),
+            sums: None,
+        }),
     },
     Output {
         phase: Phase::Down,
         width: dim!(hidden),
         piece: size!(tile_rows),
-        slot: size!(down_slot),
-        lines: Some((size!(down_per), size!(down_line))),
+        slot: Some(Slot {
+            begin: size!(down_slot),
+            per: size!(down_per),
+            line: size!(down_line),
+            sums: Some(size!(down_splits)),
+        }),
     },
 ];
 
@@ -109,8 +140,6 @@ pub struct Matvec {
     pub columns: Width,
     /// Whether the activation is normed.
     pub normed: bool,
-    /// The copy of the residual stream that keeps a normed activation, or is added.
-    pub residual: usize,
     /// Rows of the matrix.
     pub rows: Width,
     /// What is done with the sums.
@@ -124,7 +153,6 @@ pub const MATVECS: [Matvec; 4] = [
         from: Phase::Down,
         columns: dim!(hidden),
         normed: true,
-        residual: 0,
         rows: size!(qkv_dim),
         epilogue: Epilogue::Scale,
     },
@@ -133,7 +161,6 @@ pub const MATVECS: [Matvec; 4] = [
         from: Phase::Attention,
         columns: size!(q_dim),
         normed: false,
-        residual: 0,
         rows: dim!(hidden),
         epilogue: Epilogue::Residual,
     },
@@ -142,7 +169,6 @@ pub const MATVECS: [Matvec; 4] = [
         from: Phase::OProj,
         columns: dim!(hidden),
         normed: true,
-        residual: 1,
         rows: size!(gate_up_dim),
         epilogue: Epilogue::Gate,
     },
@@ -151,7 +177,6 @@ pub const MATVECS: [Matvec; 4] = [
         from: Phase::GateUp,
         columns: dim!(intermediate),
         normed: false,
-        residual: 1,
         rows: dim!(hidden),
         epilogue: Epilogue::Residual,
     },
@@ -166,7 +191,6 @@ pub const HEAD: Matvec = Matvec {
     from: Phase::Down,
     columns: dim!(hidden),
     normed: true,
-    residual: 0,
     rows: dim!(vocab),
     epilogue: Epilogue::Logits,
 };

@@ -2,6 +2,7 @@
 //! device, so launches follow one another without waiting for the host.
 
 mod device;
+mod epoch;
 mod fault;
 mod launch;
 mod params;
@@ -23,7 +24,7 @@ use monolith_abi::kernel::{
 use monolith_abi::step::{Step, output_of};
 use monolith_kernels::Variant;
 use monolith_model::Config;
-use monolith_pack::{Formats, Pack};
+use monolith_pack::{Formats, Pack, Section};
 use producer::Producers;
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -212,7 +213,13 @@ impl CudaEngine {
 
     /// Launches one step on the stream.
     fn launch(&mut self, position: usize, flags: u32) -> Result<(), EngineError> {
-        self.args.epoch = self.args.epoch.checked_add(1).ok_or(EngineError::Stopped)?;
+        let next = self.args.epoch.checked_add(1).ok_or(EngineError::Stopped)?;
+        self.args.epoch = next;
+        if next % epoch::TURN == 0 {
+            // A unit holds 16 bits of its epoch: what was published a turn ago must not look fresh.
+            self.args.epoch = next.checked_add(1).ok_or(EngineError::Stopped)?;
+            self.stream.memset_zeros(&mut self.buffers.slots).map_err(gpu_error)?;
+        }
         self.args.position = position as u32;
         self.args.flags = flags;
         // SAFETY: every address in the parameters is of memory that this engine holds, and the
@@ -252,7 +259,7 @@ impl CudaEngine {
 
     fn fault_error(&self, cause: &FaultRecord) -> EngineError {
         // Launches run in order, so epochs and positions increase together.
-        let later = self.args.epoch.saturating_sub(cause.epoch);
+        let later = epoch::steps_between(cause.epoch, self.args.epoch);
         let position = self.args.position.saturating_sub(later) as usize;
         let producers = self.producers(position);
         let words = self.stream.clone_dtoh(&self.buffers.waits).unwrap_or_default();
@@ -528,7 +535,7 @@ impl Engine for CudaEngine {
         let decoded = self.decode_steps(token, position, steps, &[], Some(chosen));
         self.args.xray = 0;
         let decoded = decoded?;
-        let epoch = self.args.epoch - (steps - 1 - chosen) as u32;
+        let epoch = epoch::before(self.args.epoch, (steps - 1 - chosen) as u32);
         Ok((decoded, self.dump(epoch, position + chosen)?))
     }
 
@@ -544,12 +551,44 @@ impl Engine for CudaEngine {
             return None;
         }
         let output = output_of(phase)?;
-        let base = layer * self.step.sizes.layer_units + output.slot.of(&self.step);
-        let pairs = output.width.of(&self.step) / 2;
-        let units = self.buffers.slots.slice(base..=base + output.place(&self.step, pairs - 1));
-        let words = self.stream.clone_dtoh(&units).ok()?;
-        let values = |pair| values_of(words[output.place(&self.step, pair)]);
-        Some((0..pairs).flat_map(values).collect())
+        let slot = output.slot?;
+        let base = layer * self.step.sizes.layer_units + slot.begin.of(&self.step);
+        let (pairs, sums) = (output.width.of(&self.step) / 2, slot.sums(&self.step));
+        let end = base + slot.place(&self.step, pairs - 1, sums - 1);
+        let words = self.stream.clone_dtoh(&self.buffers.slots.slice(base..=end)).ok()?;
+        let values = |pair, sum| values_of(words[slot.place(&self.step, pair, sum)]);
+        let added = |pair| {
+            let all = (0..sums).map(|sum| values(pair, sum));
+            all.reduce(|a, b| [a[0] + b[0], a[1] + b[1]]).unwrap_or_default()
+        };
+        let mut all: Vec<f32> = (0..pairs).flat_map(added).collect();
+        // Partial sums are what a phase adds to the residual stream.
+        if slot.sums.is_some() {
+            let before = self.residual_before(layer, phase)?;
+            all.iter_mut().zip(before).for_each(|(value, before)| *value += before);
+        }
+        Some(all)
+    }
+}
+
+impl CudaEngine {
+    /// The embedding of the last step's token.
+    fn embedding_of_last(&self) -> Option<Vec<f32>> {
+        let position = self.args.position as usize;
+        let token = self.stream.clone_dtoh(&self.buffers.tokens.slice(position..=position)).ok()?;
+        let mut row = vec![0.0; self.step.dims.hidden];
+        self.pack.matrix(Section::Embedding).read_row(token[0] as usize, &mut row);
+        Some(row)
+    }
+
+    /// The residual stream before a phase that adds to it: what the phase that did so before left, or
+    /// the token's embedding.
+    fn residual_before(&self, layer: usize, phase: Phase) -> Option<Vec<f32>> {
+        match (layer, phase) {
+            (_, Phase::Down) => self.intermediate(layer, Phase::OProj),
+            (0, _) => self.embedding_of_last(),
+            _ => self.intermediate(layer - 1, Phase::Down),
+        }
     }
 }
 

@@ -1,8 +1,7 @@
 //! Finds the block that publishes a value: the inverse of the kernel's rules (`abi::step`).
 
 use crate::plan::Plan;
-use monolith_abi::Phase;
-use monolith_abi::step::{OUTPUTS, Output, Step, active_splits, attention_unit, first_combined};
+use monolith_abi::step::{OUTPUTS, Output, Step, owner_of_piece};
 
 /// The owners of one step's units.
 pub(super) struct Producers {
@@ -34,35 +33,29 @@ impl Producers {
             return self.of_partial(within % sizes.layer_partials / sizes.partial_line);
         }
         let within = unit % sizes.layer_units;
-        let starts_before = |output: &&Output| output.slot.of(self.step()) <= within;
+        let begin = |output: &Output| output.slot.map(|slot| slot.begin.of(self.step()));
+        let starts_before = |output: &&Output| begin(output).is_some_and(|begin| begin <= within);
         let Some(output) = OUTPUTS.iter().rev().find(starts_before) else { return 0 };
-        let pair = output.pair(self.step(), within - output.slot.of(self.step()));
-        self.of_value(output.phase, 2 * pair)
+        self.of_output(output, within)
     }
 
-    /// Returns the owner of a value of a layer phase's output.
-    fn of_value(&self, phase: Phase, index: usize) -> usize {
-        if phase != Phase::Attention {
-            return self.plan.owner(phase, index);
+    /// Returns the owner of a unit of a layer phase's slot; `within` counts from the layer's first.
+    fn of_output(&self, output: &Output, within: usize) -> usize {
+        let Some(slot) = output.slot else { return 0 };
+        let at = within - slot.begin.of(self.step());
+        let (pair, _) = slot.pair(self.step(), at);
+        if slot.sums.is_none() {
+            return self.plan.owner(output.phase, 2 * pair);
         }
-        let head = index / self.step().dims.head_dim;
-        let tuning = &self.step().tuning;
-        if active_splits(self.position + 1, tuning.kv_chunk, tuning.kv_splits) == 1 {
-            self.of_split(head, 0)
-        } else {
-            first_combined(head % self.plan.workers, self.plan.workers)
-        }
+        let items = output.width.of(self.step()) / 2 / slot.per.of(self.step()) * slot.sums(self.step());
+        owner_of_piece(at / slot.line.of(self.step()), self.plan.workers, items)
     }
 
-    /// Returns the owner of one split's partial result of one query head, counted head by head.
+    /// Returns the owner of one rank's partial result of one query head, counted head by head.
     fn of_partial(&self, slot: usize) -> usize {
-        let splits = self.step().tuning.kv_splits;
-        self.of_split(slot / splits, slot % splits)
-    }
-
-    /// Returns the block that attends to a split's positions for a query head.
-    fn of_split(&self, head: usize, split: usize) -> usize {
-        let kv_head = head / self.step().sizes.group_heads;
-        attention_unit(kv_head, split, self.step().dims.kv_heads) % self.plan.workers
+        let Step { dims, sizes, .. } = self.step();
+        let (head, rank) = (slot / sizes.splits, slot % sizes.splits);
+        let item = rank * dims.kv_heads + head / sizes.group_heads;
+        owner_of_piece(item, self.plan.workers, sizes.ranks * dims.kv_heads)
     }
 }

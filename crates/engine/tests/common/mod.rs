@@ -65,7 +65,10 @@ pub fn intermediates(engine: &dyn Engine) -> Intermediates {
     let mut seen = Intermediates::default();
     for layer in 0..engine.config().layers {
         for phase in Phase::LAYER {
-            let values = engine.intermediate(layer, phase).expect("a step was run");
+            // The CUDA engine's attention does not leave the block that multiplies by it.
+            let values = engine.intermediate(layer, phase);
+            assert!(values.is_some() || phase == Phase::Attention, "a step was run");
+            let Some(values) = values else { continue };
             seen.insert(Place { layer: Some(layer), phase }, 1, values);
         }
     }

@@ -24,48 +24,41 @@ extern "C" __device__ const u32 monolith_threads = shape::THREADS;
 
 // The consumer warps. Per layer, in order (h is the residual stream, a column of `hidden` values):
 //
-//   qkv         q, k, v = W_qkv (g h)              the RMS divides in the epilogue
-//   attention   a = softmax(q K) V                 after QK-norm, RoPE and the KV write
-//   o_proj      h = h + W_o a
-//   gate_up     m = silu(W_gate (g h)) W_up (g h)  likewise
-//   down        h = h + W_down m
+//   qkv          q, k, v = W_qkv (g h)              the RMS divides in the epilogue
+//   attend_and_project
+//                a = softmax(q K) V                 after QK-norm, RoPE and the KV write
+//                h = h + W_o a                      in partial sums over the KV heads
+//   gate_up      m = silu(W_gate (g h)) W_up (g h)  likewise
+//   down         h = h + W_down m                   in partial sums over splits of its columns
 //
-// then lm_head, logits = W_head (g h), and the argmax.
+// then lm_head, logits = W_head (g h), and the argmax. Four hand-offs a layer.
 __device__ __forceinline__ void consume(Consumer& my, u32 token) {
-  const abi::StepArgs& args = my.args;
-  const auto slot = [&](u32 layer, abi::Phase phase, int at) { return slot_of(args, layer, phase, at); };
-  begin_embedding(my, token);
+  begin_residual(my, token);
 #pragma unroll 1
-  for (u32 layer = 0; layer < shape::LAYERS; layer++) {
-    const u32* norms = reinterpret_cast<const u32*>(args.weights + args.layer_base + u64(layer) * args.layer_stride + args.norms);
-    const Slot before = slot(layer - 1, abi::Phase::Down, shape::DOWN_SLOT);
-    product<Work<Qkv, LayerFormat>>(my, layer, {before, norms, layer == 0});
-    attention::run(my, layer);
-    product<Work<OProj, LayerFormat>>(my, layer, {slot(layer, abi::Phase::Attention, shape::ATTENTION_SLOT), nullptr, false});
-    product<Work<GateUp, LayerFormat>>(my, layer, {slot(layer, abi::Phase::OProj, shape::O_PROJ_SLOT), norms + shape::HIDDEN / 2, false});
-    product<Work<Down, LayerFormat>>(my, layer, {slot(layer, abi::Phase::GateUp, shape::GATE_UP_SLOT), nullptr, false});
+  for (; my.layer < shape::LAYERS; my.layer++) {
+    normed_product<Work<Qkv, LayerFormat>, DownSums>(my, my.layer == 0);
+    attention::attend_and_project(my);
+    normed_product<Work<GateUp, LayerFormat>, OProjSums>(my, false);
+    down_product<Work<Down, LayerFormat>>(my);
   }
-  if (args.flags & abi::STEP_HAS_HEAD) {
-    const u32* norm = reinterpret_cast<const u32*>(args.weights + args.final_norm);
-    product<Work<Head, HeadFormat>>(my, abi::NO_LAYER, {slot(shape::LAYERS - 1, abi::Phase::Down, shape::DOWN_SLOT), norm, false});
-  }
+  if (my.args.flags & abi::STEP_HAS_HEAD) normed_product<Work<Head, HeadFormat>, DownSums>(my, false);
   xray::note(my.log, abi::Moment::Ended);
 }
 
 // The epilogue warp: the same matvecs.
-__device__ __forceinline__ void conclude(Epilogue_& my, u32 token) {
+__device__ __forceinline__ void conclude(Epilogue_& my) {
+  using abi::Phase;
   const abi::StepArgs& args = my.args;
-  begin_residual(my, token);
 #pragma unroll 1
   for (u32 layer = 0; layer < shape::LAYERS; layer++) {
     const u8* base = args.weights + args.layer_base + u64(layer) * args.layer_stride;
-    epilogue<Work<Qkv, LayerFormat>>(my, base + args.qkv, slot_of(args, layer, abi::Phase::Qkv, shape::QKV_SLOT));
-    epilogue<Work<OProj, LayerFormat>>(my, base + args.o_proj, slot_of(args, layer, abi::Phase::OProj, shape::O_PROJ_SLOT));
-    epilogue<Work<GateUp, LayerFormat>>(my, base + args.gate_up, slot_of(args, layer, abi::Phase::GateUp, shape::GATE_UP_SLOT));
-    epilogue<Work<Down, LayerFormat>>(my, base + args.down, slot_of(args, layer, abi::Phase::Down, shape::DOWN_SLOT));
+    epilogue<Work<Qkv, LayerFormat>, QkvSums>(my, base + args.qkv, slot_of(args, layer, Phase::Qkv, shape::QKV_SLOT));
+    output_epilogue(my, base + args.o_proj, slot_of(args, layer, Phase::OProj, shape::O_PROJ_SLOT));
+    epilogue<Work<GateUp, LayerFormat>, GateUpSums>(my, base + args.gate_up, slot_of(args, layer, Phase::GateUp, shape::GATE_UP_SLOT));
+    down_epilogue(my, base + args.down, slot_of(args, layer, Phase::Down, shape::DOWN_SLOT));
   }
   if (args.flags & abi::STEP_HAS_HEAD) {
-    epilogue<Work<Head, HeadFormat>>(my, args.weights + args.lm_head, head::final_slot(args));
+    epilogue<Work<Head, HeadFormat>, QkvSums>(my, args.weights + args.lm_head, head::final_slot(args));
     head::argmax(args, my.best, my.failed);
   }
 }
@@ -75,9 +68,11 @@ extern "C" __global__ void __launch_bounds__(shape::THREADS, 1)
   extern __shared__ __align__(128) u8 memory[];
   Shared& shared = *reinterpret_cast<Shared*>(memory);
   xray::begin();
+  if (threadIdx.x < sizeof(shared.zeros) / sizeof(u32)) reinterpret_cast<u32*>(shared.zeros)[threadIdx.x] = 0;
   if (threadIdx.x == 0) {
     ring_init(shared);
     clear_failed_waits();
+    find_shares(shared);
     shared.failed[0] = 0;
   }
   // An earlier launch ended the text or failed: this one does nothing. The host queues launches without
@@ -91,7 +86,7 @@ extern "C" __global__ void __launch_bounds__(shape::THREADS, 1)
       consume(consumer, token);
     } else {
       Epilogue_ mine{args, shared};
-      conclude(mine, token);
+      conclude(mine);
     }
     ptx::step_sync<shape::EPILOGUE_THREADS>();
     if (threadIdx.x == 0) report_failed_wait(args, CONSUMERS);

@@ -1,156 +1,40 @@
-// QK-norm, RoPE, the KV write and attention, split over the KV cache as in flash-decoding
-// (split-KV). Chunks of positions go to the splits round-robin. A block takes one split of one KV
-// head with all query heads of that KV head, so that keys and values are read once. If several
-// splits have positions, one block per query head combines (reduces) their partial results.
+// Attention and the O projection, in one phase. An item is one KV head and one rank: the blocks of a KV
+// head (its ranks) each multiply ITEM_TILES tiles of the O projection by the columns of the head's query
+// heads, and publish partial sums, which the next gather adds up over the KV heads.
+//
+// Up to KV_LOCAL positions every rank attends to all of them: the same sums RANKS times, for one hand-off
+// less. Beyond, chunks of positions go to the ranks round-robin as in flash-decoding (split-KV), and
+// the ranks exchange their results among themselves.
+//
+// A lane holds the dimensions 2 l, 2 l + 1, 64 + 2 l and 65 + 2 l of a head (l its number): the pairs that
+// RoPE rotates, as the units of the exchange hold them. The KV cache keeps a row in that order.
 #pragma once
 #include "../ptx/convert.cuh"
-#include "../roles/consumer.cuh"
-#include "work.cuh"
+#include "product.cuh"
 
 namespace attention {
 
-// Positions whose keys and values a warp loads before it uses the first.
+// Positions whose keys and values a warp loads before the queries arrive, in pairs of one chunk.
 constexpr int AHEAD = shape::KV_AHEAD;
-// To combine splits, a thread takes a pair of dimensions, and a group of threads takes every
-// GROUPS-th split.
+static_assert(AHEAD % 2 == 0, "pairs");
+constexpr int HEADS = shape::GROUP_HEADS;
 constexpr int HEAD_PAIRS = shape::HEAD_DIM / 2;
-constexpr int GROUPS = shape::CONSUMERS / HEAD_PAIRS;
-static_assert(GROUPS >= 1 && GROUPS <= shape::CONSUMER_WARPS, "a group's results fit");
-
-// Warps that share the positions of one query head.
-constexpr int HEAD_WARPS = shape::CONSUMER_WARPS / shape::GROUP_HEADS;
-static_assert(HEAD_WARPS >= 1, "a warp a query head");
+constexpr int CHUNK_ROUNDS = shape::KV_CHUNK / shape::CONSUMER_WARPS;
+static_assert(CHUNK_ROUNDS == 2, "a warp has two positions of a chunk");
 
 constexpr float MINUS_INFINITY = -__builtin_huge_valf();
 
-struct Unit {
-  int kv_head, split;
+struct Item {
+  int kv_head, rank;
 };
 
-// The cached keys (0) or values (1) of a KV head.
-__device__ __forceinline__ u16* cache_rows(const abi::StepArgs& args, u32 layer, int which,
-                                           int kv_head) {
+__device__ __forceinline__ Item item_of(int at) { return {at % shape::KV_HEADS, at / shape::KV_HEADS}; }
+
+// The cached keys (0) or values (1) of a KV head, at this lane's dimensions.
+__device__ __forceinline__ uint2* cache_rows(const Consumer& my, u32 layer, int which, int kv_head) {
   const u64 head = (u64(layer) * 2 + which) * shape::KV_HEADS + kv_head;
-  return args.kv + head * args.context * shape::HEAD_DIM;
+  return reinterpret_cast<uint2*>(my.args.kv) + head * my.args.context * (shape::HEAD_DIM / 4) + my.lane();
 }
-
-__device__ __forceinline__ bool owns_newest(const abi::StepArgs& args, int split) {
-  return int(shape::split_of(args.position, shape::KV_CHUNK, shape::KV_SPLITS)) == split;
-}
-
-// Gathers the group's query heads and, in the split of the newest position, its key and value.
-__device__ __forceinline__ void gather_heads(Consumer& my, u32 layer, Unit unit) {
-  xray::note(my.log, abi::Moment::AskedHeads, layer);
-  inject_delay(my.args, layer, abi::Phase::Qkv);
-  const Slot from = slot_of(my.args, layer, abi::Phase::Qkv, shape::QKV_SLOT);
-  const int heads = shape::GROUP_HEADS + (owns_newest(my.args, unit.split) ? 2 : 0);
-  constexpr int PAIRS_EACH = ceiling(shape::ATTENTION_ROWS * HEAD_PAIRS, shape::CONSUMERS);
-  const auto at_of = [&](int pair) { return my.thread() + pair * shape::CONSUMERS; };
-  const auto used = [&](int pair) { return at_of(pair) < heads * HEAD_PAIRS; };
-  const auto head_of = [&](int pair) { return at_of(pair) / HEAD_PAIRS; };
-  const auto place = [&](int pair) {
-    const int which = head_of(pair) - shape::GROUP_HEADS;
-    const int query = unit.kv_head * shape::GROUP_HEADS + head_of(pair);
-    const int head = which < 0 ? query : shape::HEADS + which * shape::KV_HEADS + unit.kv_head;
-    return output_place<abi::Phase::Qkv>(head * HEAD_PAIRS + at_of(pair) % HEAD_PAIRS);
-  };
-  u64 units[PAIRS_EACH];
-  if (my.ok && !Handoff::poll(my.args, my.log, from, used, place, units)) my.fail();
-#pragma unroll
-  for (int pair = 0; pair < PAIRS_EACH; pair++) {
-    float* to = &my.shared.heads[0][0] + 2 * at_of(pair);
-    if (used(pair)) *reinterpret_cast<float2*>(to) = values_of(units[pair]);
-  }
-  my.sync();
-  xray::note(my.log, abi::Moment::Gathered);
-}
-
-constexpr int HALF = shape::HEAD_DIM / 2;
-
-// The constants of a head's norm and rotation, for this lane's four elements.
-struct HeadConstants {
-  float2 angles[2];
-  // For the element in the first half of the head, and for its partner.
-  u32 weights[2];
-};
-
-// Loaded before the head arrives, since these loads depend on nothing.
-__device__ __forceinline__ HeadConstants head_constants(const Consumer& my, u32 layer) {
-  // The layer's norms: before attention, before the MLP, of queries, of keys.
-  const u8* norms =
-      my.args.weights + my.args.layer_base + u64(layer) * my.args.layer_stride + my.args.norms;
-  const bool is_query = my.warp() < shape::GROUP_HEADS;
-  const int skip = 2 * shape::HIDDEN + (is_query ? 0 : shape::HEAD_DIM);
-  const u16* weight = reinterpret_cast<const u16*>(norms) + skip;
-  HeadConstants constants;
-#pragma unroll
-  for (int at = 0; at < 2; at++) {
-    const int pair = my.lane() + 32 * at;
-    constants.angles[at] = my.args.rope[u64(my.args.position) * HALF + pair];
-    constants.weights[at] = weight[pair] | u32(weight[pair + HALF]) << 16;
-  }
-  return constants;
-}
-
-// One warp computes the RMSNorm of one head, then RoPE, then `scale`: elements lane, lane + 32, and
-// their partners half a head later.
-__device__ __forceinline__ void norm_and_rotate(Consumer& my, float* head,
-                                                const HeadConstants& constants, float scale) {
-  float first[2], second[2], squares = 0.f;
-#pragma unroll
-  for (int at = 0; at < 2; at++) {
-    first[at] = head[my.lane() + 32 * at];
-    second[at] = head[my.lane() + 32 * at + HALF];
-    squares += first[at] * first[at] + second[at] * second[at];
-  }
-#pragma unroll
-  for (int lane = 16; lane > 0; lane /= 2) squares += __shfl_xor_sync(~0u, squares, lane);
-  const float rms = 1.f / sqrtf(squares / shape::HEAD_DIM + my.args.norm_eps);
-#pragma unroll
-  for (int at = 0; at < 2; at++) {
-    const int pair = my.lane() + 32 * at;
-    const float2 angle = constants.angles[at];
-    const float a = first[at] * rms * bf16_low(constants.weights[at]);
-    const float b = second[at] * rms * bf16_high(constants.weights[at]);
-    head[pair] = (a * angle.x - b * angle.y) * scale;
-    head[pair + HALF] = (b * angle.x + a * angle.y) * scale;
-  }
-}
-
-// Writes one head, rounded to bf16, to the newest position of the cache and to shared memory.
-__device__ __forceinline__ void store_head(Consumer& my, const float* head, u16* rows, uint2* keep) {
-  __syncwarp();
-  const int column = 4 * my.lane();
-  uint2 words = {ptx::bf16_pair(head[column], head[column + 1]),
-                 ptx::bf16_pair(head[column + 2], head[column + 3])};
-  *reinterpret_cast<uint2*>(rows + u64(my.args.position) * shape::HEAD_DIM + column) = words;
-  keep[my.lane()] = words;
-}
-
-__device__ __forceinline__ void prepare_heads(Consumer& my, u32 layer,
-                                              const HeadConstants& constants, Unit unit) {
-  // Scores are scaled to base 2, for exp2.
-  constexpr float LOG2_E = 1.4426950408889634f;
-  const float scale = LOG2_E / sqrtf(float(shape::HEAD_DIM));
-  const int warp = my.warp();
-  if (warp < shape::GROUP_HEADS) {
-    norm_and_rotate(my, my.shared.heads[warp], constants, scale);
-  } else if (owns_newest(my.args, unit.split) && warp == shape::GROUP_HEADS) {
-    norm_and_rotate(my, my.shared.heads[warp], constants, 1.f);
-    store_head(my, my.shared.heads[warp], cache_rows(my.args, layer, 0, unit.kv_head),
-               my.shared.newest[0]);
-  } else if (owns_newest(my.args, unit.split) && warp == shape::GROUP_HEADS + 1) {
-    store_head(my, my.shared.heads[warp], cache_rows(my.args, layer, 1, unit.kv_head),
-               my.shared.newest[1]);
-  }
-  my.sync();
-}
-
-// A warp's online softmax over its positions, for its query head: a lane holds 4 dimensions.
-struct Running {
-  float largest = MINUS_INFINITY, weights = 0.f;
-  float output[4] = {0.f, 0.f, 0.f, 0.f};
-};
 
 __device__ __forceinline__ void unpack(uint2 words, float (&values)[4]) {
   values[0] = bf16_low(words.x);
@@ -159,266 +43,436 @@ __device__ __forceinline__ void unpack(uint2 words, float (&values)[4]) {
   values[3] = bf16_high(words.y);
 }
 
-// Keys and values of a warp's next positions.
-struct Loaded {
-  uint2 keys[AHEAD], values[AHEAD];
-  int valid;
+// The positions of one of `splits` shares of the KV range, and this warp's among them.
+struct Share {
+  int split, splits;
+
+  // A warp's `at`-th position.
+  __device__ __forceinline__ u32 position(int at, int warp) const {
+    return u32((split + splits * (at / 2)) * shape::KV_CHUNK + at % 2 * shape::CONSUMER_WARPS + warp);
+  }
 };
 
-// Loads positions from `first` on that are before `end`; the other slots are zero. When this is
-// called ahead of its phase, the newest position is not in the cache yet: see take_newest.
-__device__ __forceinline__ Loaded load_positions(const Consumer& my, const u16* key_rows,
-                                                 const u16* value_rows, u32 first, u32 end) {
-  Loaded loaded;
-  loaded.valid = 0;
+// Keys and values of a warp's positions.
+struct Loaded {
+  uint2 keys[AHEAD], values[AHEAD];
+};
+
+// Loads a warp's positions from the `first`-th on; the newest is not in the cache yet.
+__device__ __forceinline__ void load_positions(const Consumer& my, u32 layer, int kv_head, Share share, int first,
+                                               Loaded& loaded) {
+  const uint2* keys = cache_rows(my, layer, 0, kv_head);
+  const uint2* values = cache_rows(my, layer, 1, kv_head);
 #pragma unroll
   for (int at = 0; at < AHEAD; at++) {
-    const u32 position = first + at * HEAD_WARPS;
+    const u32 position = share.position(first + at, my.warp());
     loaded.keys[at] = loaded.values[at] = {0, 0};
-    if (position >= end) continue;
-    loaded.valid++;
-    if (position == my.args.position) continue;
-    const u64 row = u64(position) * shape::HEAD_DIM;
-    loaded.keys[at] = *reinterpret_cast<const uint2*>(key_rows + row);
-    loaded.values[at] = *reinterpret_cast<const uint2*>(value_rows + row);
-  }
-  return loaded;
-}
-
-// Takes the newest position's key and value from this block's shared memory, but only into a slot
-// that holds one of the walk's positions. Only the block that owns the newest position writes
-// `newest`; in another block a slot after the walk's last position can have the same number. The
-// unwritten memory there may hold a NaN of an earlier launch, and a weight of zero does not remove
-// a NaN (take_in).
-__device__ __forceinline__ void take_newest(const Consumer& my, Loaded& loaded, u32 first) {
-#pragma unroll
-  for (int at = 0; at < AHEAD; at++) {
-    if (at >= loaded.valid || first + at * HEAD_WARPS != my.args.position) continue;
-    loaded.keys[at] = my.shared.newest[0][my.lane()];
-    loaded.values[at] = my.shared.newest[1][my.lane()];
+    if (position >= my.args.position) continue;
+    loaded.keys[at] = keys[position * (shape::HEAD_DIM / 4)];
+    loaded.values[at] = values[position * (shape::HEAD_DIM / 4)];
   }
 }
 
-// Adds `AHEAD` positions to the online softmax, with one rescaling for all of them. A slot without
-// a position has the score minus infinity and so the weight zero, and its value is zero.
-__device__ __forceinline__ void take_in(Running& running, const float4& q, const Loaded& loaded) {
-  float scores[AHEAD], largest = running.largest;
+// The constants of a head's norm and rotation, for this lane's dimensions: loaded before the head arrives.
+struct HeadConstants {
+  // Cosine and sine of the angles of pairs 2 l and 2 l + 1.
+  float4 angles;
+  // Norm weights, bf16: of the dimensions 2 l and 2 l + 1, and of their partners.
+  uint2 query, key;
+};
+
+__device__ __forceinline__ HeadConstants head_constants(const Consumer& my, u32 layer) {
+  // The layer's norms: before attention, before the MLP, of queries, of keys.
+  const u8* norms = my.args.weights + my.args.layer_base + u64(layer) * my.args.layer_stride + my.args.norms;
+  const u32* query = reinterpret_cast<const u32*>(norms) + shape::HIDDEN + my.lane();
+  const u32* key = query + HEAD_PAIRS;
+  const float2* angles = my.args.rope + u64(my.args.position) * HEAD_PAIRS;
+  return {reinterpret_cast<const float4*>(angles)[my.lane()], {query[0], query[32]}, {key[0], key[32]}};
+}
+
+// RMSNorm of a head, then RoPE, then `scale`.
+__device__ __forceinline__ void norm_and_rotate(float (&x)[4], float squares, uint2 weights, const float4& angles,
+                                                float eps, float scale) {
+  const float rms = rsqrtf(squares / shape::HEAD_DIM + eps) * scale;
+  const float a = x[0] * rms * bf16_low(weights.x), b = x[1] * rms * bf16_high(weights.x);
+  const float c = x[2] * rms * bf16_low(weights.y), d = x[3] * rms * bf16_high(weights.y);
+  x[0] = a * angles.x - c * angles.y;
+  x[1] = b * angles.z - d * angles.w;
+  x[2] = c * angles.x + a * angles.y;
+  x[3] = d * angles.z + b * angles.w;
+}
+
+// The group's query heads, and in the warp that has the newest position its key and value.
+struct Heads {
+  float query[HEADS][4];
+  uint2 key, value;
+};
+
+// Gathers the heads, norms and rotates them. Every warp does so for itself: no barrier.
+__device__ __forceinline__ void gather_heads(Consumer& my, u32 layer, int kv_head, bool has_newest,
+                                             const HeadConstants& constants, Heads& heads) {
+  xray::note(my.log, abi::Moment::AskedHeads, layer);
+  inject_delay(my.args, layer, abi::Phase::Qkv);
+  const Slot from = slot_of(my.args, layer, abi::Phase::Qkv, shape::QKV_SLOT);
+  constexpr int N = 2 * HEADS + 4;
+  const auto used = [&](int at) { return at < 2 * HEADS || has_newest; };
+  const auto place = [&](int at) {
+    const int which = at / 2 - HEADS;
+    const int head = which < 0 ? kv_head * HEADS + at / 2 : shape::HEADS + which * shape::KV_HEADS + kv_head;
+    return QkvSums::place(head * HEAD_PAIRS + at % 2 * 32 + my.lane(), 0);
+  };
+  u64 units[N];
+  if (!Handoff::poll(my.args, my.log, my.ok, from, used, place, units)) my.fail();
+  xray::note(my.log, abi::Moment::Gathered);
+  float x[HEADS + 1][4], squares[HEADS + 1];
 #pragma unroll
-  for (int at = 0; at < AHEAD; at++) {
-    float key[4];
-    unpack(loaded.keys[at], key);
-    scores[at] = q.x * key[0] + q.y * key[1] + q.z * key[2] + q.w * key[3];
+  for (int head = 0; head <= HEADS; head++) {
+    const float2 low = values_of(units[2 * head]), high = values_of(units[2 * head + 1]);
+    x[head][0] = low.x, x[head][1] = low.y, x[head][2] = high.x, x[head][3] = high.y;
+    squares[head] = low.x * low.x + low.y * low.y + high.x * high.x + high.y * high.y;
   }
 #pragma unroll
   for (int lane = 16; lane > 0; lane /= 2) {
 #pragma unroll
-    for (int at = 0; at < AHEAD; at++) scores[at] += __shfl_xor_sync(~0u, scores[at], lane);
+    for (int head = 0; head <= HEADS; head++) squares[head] += __shfl_xor_sync(~0u, squares[head], lane);
   }
+  // Scores are scaled to base 2, for exp2.
+  constexpr float LOG2_E = 1.4426950408889634f;
+  const float scale = LOG2_E * rsqrtf(float(shape::HEAD_DIM));
 #pragma unroll
-  for (int at = 0; at < AHEAD; at++) {
-    if (at >= loaded.valid) scores[at] = MINUS_INFINITY;
-    largest = fmaxf(largest, scores[at]);
+  for (int head = 0; head < HEADS; head++) {
+    norm_and_rotate(x[head], squares[head], constants.query, constants.angles, my.args.norm_eps, scale);
+#pragma unroll
+    for (int at = 0; at < 4; at++) heads.query[head][at] = x[head][at];
   }
-  const float rescale = exp2f(running.largest - largest);
-  running.largest = largest;
-  running.weights *= rescale;
-#pragma unroll
-  for (int dim = 0; dim < 4; dim++) running.output[dim] *= rescale;
-#pragma unroll
-  for (int at = 0; at < AHEAD; at++) {
-    const float weight = exp2f(scores[at] - largest);
-    float value[4];
-    unpack(loaded.values[at], value);
-    running.weights += weight;
-#pragma unroll
-    for (int dim = 0; dim < 4; dim++) running.output[dim] += weight * value[dim];
-  }
+  norm_and_rotate(x[HEADS], squares[HEADS], constants.key, constants.angles, my.args.norm_eps, 1.f);
+  heads.key = {ptx::bf16_pair(x[HEADS][0], x[HEADS][1]), ptx::bf16_pair(x[HEADS][2], x[HEADS][3])};
+  const float2 low = values_of(units[N - 2]), high = values_of(units[N - 1]);
+  heads.value = {ptx::bf16_pair(low.x, low.y), ptx::bf16_pair(high.x, high.y)};
 }
 
-// A warp's walk through every HEAD_WARPS-th position of each chunk of a split. Warps are assigned
-// to the group's query heads round-robin.
-struct Walk {
-  const u16 *key_rows, *value_rows;
-  u32 chunk, first, end, positions;
-
-  __device__ __forceinline__ Walk(const Consumer& my, u32 layer, Unit unit)
-      : key_rows(cache_rows(my.args, layer, 0, unit.kv_head) + 4 * my.lane()),
-        value_rows(cache_rows(my.args, layer, 1, unit.kv_head) + 4 * my.lane()),
-        chunk(unit.split * shape::KV_CHUNK),
-        positions(my.args.position + 1) {
-    enter_chunk(my);
-  }
-
-  __device__ __forceinline__ void enter_chunk(const Consumer& my) {
-    first = chunk + my.warp() / shape::GROUP_HEADS;
-    end = min(positions, chunk + shape::KV_CHUNK);
-  }
-
-  __device__ __forceinline__ void advance(const Consumer& my) {
-    first += AHEAD * HEAD_WARPS;
-    if (first < end) return;
-    chunk += shape::KV_SPLITS * shape::KV_CHUNK;
-    enter_chunk(my);
-  }
-
-  __device__ __forceinline__ bool done() const { return chunk >= positions; }
-
-  __device__ __forceinline__ Loaded load(const Consumer& my) const {
-    return load_positions(my, key_rows, value_rows, first, end);
-  }
+// A warp's online softmax over its positions, of every query head of the group.
+struct Running {
+  float largest[HEADS], weights[HEADS], output[HEADS][4];
 };
 
-// Attends to a walk's positions. The first ones were loaded before the queries arrived.
-__device__ __forceinline__ void attend(Consumer& my, Walk walk, Loaded loaded, Running& running) {
-  if (my.warp() >= HEAD_WARPS * shape::GROUP_HEADS) return;
-  const float* head = my.shared.heads[my.warp() % shape::GROUP_HEADS];
-  const float4 q = *reinterpret_cast<const float4*>(&head[4 * my.lane()]);
-#pragma unroll 1
-  while (true) {
-    if (loaded.valid > 0) {
-      take_newest(my, loaded, walk.first);
-      take_in(running, q, loaded);
+// Adds two positions, the first of which exists.
+__device__ __forceinline__ void take_in(Running& running, const Heads& heads, const uint2 (&keys)[2],
+                                        const uint2 (&values)[2], bool second) {
+  float scores[2][HEADS];
+#pragma unroll
+  for (int at = 0; at < 2; at++) {
+    float key[4];
+    unpack(keys[at], key);
+#pragma unroll
+    for (int head = 0; head < HEADS; head++) {
+      const float(&q)[4] = heads.query[head];
+      scores[at][head] = q[0] * key[0] + q[1] * key[1] + q[2] * key[2] + q[3] * key[3];
     }
-    walk.advance(my);
-    if (walk.done()) return;
-    loaded = walk.load(my);
+  }
+#pragma unroll
+  for (int lane = 16; lane > 0; lane /= 2) {
+#pragma unroll
+    for (int at = 0; at < 2 * HEADS; at++) {
+      scores[at / HEADS][at % HEADS] += __shfl_xor_sync(~0u, scores[at / HEADS][at % HEADS], lane);
+    }
+  }
+  float value[2][4];
+  unpack(values[0], value[0]);
+  unpack(values[1], value[1]);
+#pragma unroll
+  for (int head = 0; head < HEADS; head++) {
+    if (!second) scores[1][head] = MINUS_INFINITY;
+    const float largest = fmaxf(running.largest[head], fmaxf(scores[0][head], scores[1][head]));
+    const float rescale = exp2f(running.largest[head] - largest);
+    const float first_weight = exp2f(scores[0][head] - largest), second_weight = exp2f(scores[1][head] - largest);
+    running.largest[head] = largest;
+    running.weights[head] = running.weights[head] * rescale + first_weight + second_weight;
+#pragma unroll
+    for (int at = 0; at < 4; at++) {
+      running.output[head][at] =
+          running.output[head][at] * rescale + first_weight * value[0][at] + second_weight * value[1][at];
+    }
   }
 }
 
-// The partial result of one query head and split: the head's pairs, then the largest score and the sum
-// of weights.
-__device__ __forceinline__ Slot partials_of(const abi::StepArgs& args, u32 layer, int head, int split) {
+// A warp's sums over its positions, into shared memory.
+__device__ __forceinline__ void store_sums(Consumer& my, const Running& running) {
+#pragma unroll
+  for (int head = 0; head < HEADS; head++) {
+    float* row = &my.shared.outputs[my.warp()][head * shape::HEAD_DIM + 2 * my.lane()];
+    *reinterpret_cast<float2*>(row) = {running.output[head][0], running.output[head][1]};
+    *reinterpret_cast<float2*>(row + HEAD_PAIRS) = {running.output[head][2], running.output[head][3]};
+    if (my.lane() == 0) {
+      my.shared.largest[head][my.warp()] = running.largest[head];
+      my.shared.weights[head][my.warp()] = running.weights[head];
+    }
+  }
+}
+
+// A warp attends to its positions of a share, and stores its sums; the block's barrier follows. The first
+// positions were loaded before.
+__device__ __forceinline__ void attend(Consumer& my, u32 layer, Item item, Share share, bool writes,
+                                       const HeadConstants& constants, Loaded& loaded) {
+  const u32 newest = my.args.position;
+  const bool has_newest = newest % shape::CONSUMER_WARPS == u32(my.warp()) &&
+                          newest / shape::KV_CHUNK % share.splits == u32(share.split);
+  Heads heads;
+  gather_heads(my, layer, item.kv_head, has_newest, constants, heads);
+  if (has_newest && writes) {
+    cache_rows(my, layer, 0, item.kv_head)[newest * (shape::HEAD_DIM / 4)] = heads.key;
+    cache_rows(my, layer, 1, item.kv_head)[newest * (shape::HEAD_DIM / 4)] = heads.value;
+  }
+  Running running;
+#pragma unroll
+  for (int head = 0; head < HEADS; head++) {
+    running.largest[head] = MINUS_INFINITY;
+    running.weights[head] = 0.f;
+#pragma unroll
+    for (int at = 0; at < 4; at++) running.output[head][at] = 0.f;
+  }
+  int first = 0;
+#pragma unroll 1
+  while (true) {
+    bool done = false;
+#pragma unroll
+    for (int at = 0; at < AHEAD; at += 2) {
+      const u32 position = share.position(first + at, my.warp()), next = position + shape::CONSUMER_WARPS;
+      done = done || position > newest;
+      if (done) continue;
+      uint2 keys[2] = {loaded.keys[at], loaded.keys[at + 1]}, values[2] = {loaded.values[at], loaded.values[at + 1]};
+      if (position == newest) keys[0] = heads.key, values[0] = heads.value;
+      if (next == newest) keys[1] = heads.key, values[1] = heads.value;
+      take_in(running, heads, keys, values, next <= newest);
+    }
+    first += AHEAD;
+    if (done || share.position(first, my.warp()) > newest) break;
+    load_positions(my, layer, item.kv_head, share, first, loaded);
+  }
+  store_sums(my, running);
+}
+
+// The sum of `COUNT` partial results of a head for one pair of dimensions.
+struct Combined {
+  float largest, weights;
+  float2 output;
+};
+
+// The largest of `COUNT` scores, which lie in shared memory.
+template <int COUNT>
+__device__ __forceinline__ float largest_of(const float* scores) {
+  float largest = MINUS_INFINITY;
+#pragma unroll
+  for (int at = 0; at < COUNT; at += 4) {
+    const float4 quad = *reinterpret_cast<const float4*>(scores + at);
+    largest = fmaxf(largest, fmaxf(fmaxf(quad.x, quad.y), fmaxf(quad.z, quad.w)));
+  }
+  return largest;
+}
+
+// Combines a head's results: `outputs` is the first one's at this lane's pair, the others follow a row of
+// GROUP_DIM later each. All lanes combine the same head.
+template <int COUNT>
+__device__ __forceinline__ Combined combine(Consumer& my, const float* outputs, const float* scores,
+                                            const float* weights, bool published) {
+  Combined all = {largest_of<COUNT>(scores), 0.f, {0.f, 0.f}};
+  // As it is published, so that the weights are relative to the score that the reader sees.
+  if (published) all.largest = __uint_as_float(rounded24(all.largest) & 0xffffff00u);
+  // A lane computes one factor, and the warp reads all of them.
+  float* factors = reinterpret_cast<float*>(my.shared.x[my.warp()]);
+  __syncwarp();
+  if (my.lane() < COUNT) factors[my.lane()] = exp2f(scores[my.lane()] - all.largest);
+  __syncwarp();
+#pragma unroll
+  for (int at = 0; at < COUNT; at += 4) {
+    const float4 factor = *reinterpret_cast<const float4*>(factors + at);
+    const float4 weight = *reinterpret_cast<const float4*>(weights + at);
+    const float each[4] = {factor.x, factor.y, factor.z, factor.w};
+    all.weights += (weight.x * factor.x + weight.y * factor.y) + (weight.z * factor.z + weight.w * factor.w);
+#pragma unroll
+    for (int of = 0; of < 4; of++) {
+      const float2 mine = *reinterpret_cast<const float2*>(outputs + (at + of) * shape::GROUP_DIM);
+      all.output.x += mine.x * each[of];
+      all.output.y += mine.y * each[of];
+    }
+  }
+  __syncwarp();
+  return all;
+}
+
+// The partial result of one query head and rank: the head's pairs, then the largest score and the sum of
+// weights.
+__device__ __forceinline__ Slot partials_of(const abi::StepArgs& args, u32 layer, int head, int rank) {
   u64* units = args.slots + shape::PARTIALS_BASE + u64(layer) * shape::LAYER_PARTIALS +
-               u64(head * shape::KV_SPLITS + split) * shape::PARTIAL_LINE;
+               u64(head * shape::SPLITS + rank) * shape::PARTIAL_LINE;
   return {units, layer, abi::Phase::Attention};
 }
 
-// Adds up each head's warps, in order, and publishes the sum: the output itself where there is only one
-// split, a partial result elsewhere. A thread has a pair of dimensions.
-__device__ __forceinline__ void publish_unit(Consumer& my, u32 layer, Unit unit, int splits,
-                                             const Running& running) {
-  auto& sums = my.shared.outputs;
-  *reinterpret_cast<float4*>(&sums[my.warp()][4 * my.lane()]) = make_float4(
-      running.output[0], running.output[1], running.output[2], running.output[3]);
-  if (my.lane() == 0) {
-    my.shared.warp_largest[my.warp()] = running.largest;
-    my.shared.warp_weights[my.warp()] = running.weights;
-  }
-  my.sync();
-  const bool failed = *static_cast<volatile u32*>(&my.shared.failed[0]) != 0;
-#pragma unroll 1
-  for (int at = my.thread(); at < shape::GROUP_HEADS * HEAD_PAIRS; at += shape::CONSUMERS) {
-    const int head = at / HEAD_PAIRS, pair = at % HEAD_PAIRS;
-    float largest = MINUS_INFINITY, weights = 0.f;
-    float2 output = {0.f, 0.f};
+using Output = OutputWork;
+
+// This warp's slice of the group's dimensions, and its head.
+__device__ __forceinline__ int slice_of(const Consumer& my) { return my.warp() % Output::SLICES; }
+__device__ __forceinline__ int pair_of(const Consumer& my, int at) {
+  return slice_of(my) * (Output::SLICE_COLUMNS / 2) + at * 32 + my.lane();
+}
+
+// Publishes this block's share: a warp a slice.
+__device__ __forceinline__ void publish_share(Consumer& my, u32 layer, Item item) {
+  if (my.warp() >= Output::SLICES) return;
 #pragma unroll
-    for (int warp = 0; warp < HEAD_WARPS; warp++) {
-      largest = fmaxf(largest, my.shared.warp_largest[warp * shape::GROUP_HEADS + head]);
-    }
-    // As it is published, so that the weights are relative to the score that the reader sees.
-    if (splits > 1) largest = __uint_as_float(rounded24(largest) & 0xffffff00u);
-#pragma unroll
-    for (int warp = 0; warp < HEAD_WARPS; warp++) {
-      const int from = warp * shape::GROUP_HEADS + head;
-      const float factor = exp2f(my.shared.warp_largest[from] - largest);
-      const float2 mine = *reinterpret_cast<const float2*>(&sums[from][2 * pair]);
-      weights += my.shared.warp_weights[from] * factor;
-      output.x += mine.x * factor;
-      output.y += mine.y * factor;
-    }
-    if (failed) continue;
-    const int query = unit.kv_head * shape::GROUP_HEADS + head;
-    if (splits == 1) {
-      const Slot to = slot_of(my.args, layer, abi::Phase::Attention, shape::ATTENTION_SLOT);
-      Handoff::publish(my.args, to, query * HEAD_PAIRS + pair, {output.x / weights, output.y / weights});
-    } else {
-      const Slot to = partials_of(my.args, layer, query, unit.split);
-      Handoff::publish(my.args, to, pair, output);
-      if (pair == 0) Handoff::publish(my.args, to, HEAD_PAIRS, {largest, weights});
-    }
+  for (int at = 0; at < Output::LANE_PAIRS; at++) {
+    const int pair = pair_of(my, at), head = pair / HEAD_PAIRS;
+    const Combined all = combine<shape::CONSUMER_WARPS>(my, &my.shared.outputs[0][2 * pair], my.shared.largest[head],
+                                                        my.shared.weights[head], true);
+    if (*static_cast<volatile u32*>(&my.shared.failed[0]) != 0) continue;
+    const Slot to = partials_of(my.args, layer, item.kv_head * HEADS + head, item.rank);
+    Handoff::publish(my.args, to, pair % HEAD_PAIRS, all.output);
+    if (pair % HEAD_PAIRS == 0) Handoff::publish(my.args, to, HEAD_PAIRS, {all.largest, all.weights});
   }
 }
 
-// (largest score, sum of weights, output) of some positions, for two dimensions.
-struct Partial {
-  float largest = MINUS_INFINITY, weights = 0.f;
-  float2 output = {0.f, 0.f};
-
-  __device__ __forceinline__ void add(float other_largest, float other_weights,
-                                      float2 other_output) {
-    const float both = fmaxf(largest, other_largest);
-    // Both sides are empty: minus infinity minus itself would be NaN.
-    const float mine = largest == both ? 1.f : exp2f(largest - both);
-    const float theirs = other_largest == both ? 1.f : exp2f(other_largest - both);
-    largest = both;
-    weights = weights * mine + other_weights * theirs;
-    output.x = output.x * mine + other_output.x * theirs;
-    output.y = output.y * mine + other_output.y * theirs;
-  }
-};
-
-// Combines the splits of one query head: each group of threads reduces its own splits, and the first
-// group then reduces the groups, in order.
-__device__ __forceinline__ void combine(Consumer& my, u32 layer, int head, int splits) {
+// Gathers the ranks' partial results: a warp takes its slice of every ITEM_TILES-th rank, and stores their
+// sum for the other warps of the slice.
+__device__ __forceinline__ void gather_shares(Consumer& my, u32 layer, Item item, int splits) {
   xray::note(my.log, abi::Moment::AskedPartials, layer);
   inject_delay(my.args, layer, abi::Phase::Attention);
-  // Where this block had positions of its own, slower warps may still read their sums.
-  my.sync();
-  const int group = my.thread() / HEAD_PAIRS, pair = my.thread() % HEAD_PAIRS;
-  Partial mine;
-#pragma unroll 1
-  for (int split = group; split < splits; split += GROUPS) {
-    const Slot from = partials_of(my.args, layer, head, split);
-    u64 units[2] = {0, 0};
-    const auto used = [](int) { return true; };
-    const auto place = [&](int at) { return at == 0 ? pair : HEAD_PAIRS; };
-    if (my.ok && !Handoff::poll(my.args, my.log, from, used, place, units)) my.fail();
-    const float2 output = values_of(units[0]), scale = values_of(units[1]);
-    mine.add(scale.x, scale.y, output);
-  }
-  *reinterpret_cast<float2*>(&my.shared.outputs[group][2 * pair]) = mine.output;
-  if (pair == 0) {
-    my.shared.warp_largest[group] = mine.largest;
-    my.shared.warp_weights[group] = mine.weights;
-  }
-  my.sync();
-  xray::note(my.log, abi::Moment::Gathered);
-  if (group == 0) {
-#pragma unroll 1
-    for (int other = 1; other < GROUPS; other++) {
-      mine.add(my.shared.warp_largest[other], my.shared.warp_weights[other],
-               *reinterpret_cast<const float2*>(&my.shared.outputs[other][2 * pair]));
+  const int group = my.warp() / Output::SLICES;
+  constexpr int RANKS = ceiling(shape::SPLITS, shape::ITEM_TILES);
+#pragma unroll
+  for (int at = 0; at < Output::LANE_PAIRS; at++) {
+    const int pair = pair_of(my, at), head = pair / HEAD_PAIRS;
+    const Slot from = partials_of(my.args, layer, item.kv_head * HEADS + head, 0);
+    const auto rank = [&](int of) { return group + of / 2 * shape::ITEM_TILES; };
+    const auto used = [&](int of) { return rank(of) < splits; };
+    const auto place = [&](int of) {
+      return rank(of) * shape::PARTIAL_LINE + (of % 2 == 0 ? pair % HEAD_PAIRS : HEAD_PAIRS);
+    };
+    u64 units[2 * RANKS];
+    if (!Handoff::poll(my.args, my.log, my.ok, from, used, place, units)) my.fail();
+    Combined all = {MINUS_INFINITY, 0.f, {0.f, 0.f}};
+#pragma unroll
+    for (int of = 0; of < RANKS; of++) {
+      if (used(2 * of)) all.largest = fmaxf(all.largest, values_of(units[2 * of + 1]).x);
     }
-    if (*static_cast<volatile u32*>(&my.shared.failed[0]) != 0) return;
-    const Slot to = slot_of(my.args, layer, abi::Phase::Attention, shape::ATTENTION_SLOT);
-    Handoff::publish(my.args, to, head * HEAD_PAIRS + pair,
-                     {mine.output.x / mine.weights, mine.output.y / mine.weights});
+#pragma unroll
+    for (int of = 0; of < RANKS; of++) {
+      if (!used(2 * of)) continue;
+      const float2 output = values_of(units[2 * of]), scale = values_of(units[2 * of + 1]);
+      const float factor = exp2f(scale.x - all.largest);
+      all.weights += scale.y * factor;
+      all.output.x += output.x * factor;
+      all.output.y += output.y * factor;
+    }
+    *reinterpret_cast<float2*>(&my.shared.merged[group][2 * pair]) = all.output;
+    if (my.lane() == 0) {
+      my.shared.merged_largest[head][group] = all.largest;
+      my.shared.merged_weights[head][group] = all.weights;
+    }
+  }
+  xray::note(my.log, abi::Moment::Gathered);
+}
+
+// The warp's slice of the attention's output, as its activation.
+__device__ __forceinline__ void keep_output(Consumer& my, bool is_local) {
+  float2 values[Output::LANE_PAIRS];
+#pragma unroll
+  for (int at = 0; at < Output::LANE_PAIRS; at++) {
+    const int pair = pair_of(my, at), head = pair / HEAD_PAIRS;
+    const Combined all =
+        is_local ? combine<shape::CONSUMER_WARPS>(my, &my.shared.outputs[0][2 * pair], my.shared.largest[head],
+                                                  my.shared.weights[head], false)
+                 : combine<shape::ITEM_TILES>(my, &my.shared.merged[0][2 * pair], my.shared.merged_largest[head],
+                                              my.shared.merged_weights[head], false);
+    const float factor = __fdividef(Output::Format::X_SCALE, all.weights);
+    values[at] = {all.output.x * factor, all.output.y * factor};
+  }
+#pragma unroll
+  for (int at = 0; at < Output::LANE_PAIRS; at++) {
+    const int mine = at * 32 + my.lane();
+    if (mine < Output::SLICE_COLUMNS / 2) activation::set<Output::STEPS>(my.shared.x[my.warp()], mine, values[at]);
+  }
+  __syncwarp();
+}
+
+// Takes an item's weights: this warp's tile and slice.
+__device__ __forceinline__ void take_output_weights(Consumer& my, u32 layer, uint4 (&a)[Output::STEPS]) {
+  const int tile = my.warp() / Output::SLICES;
+  wait_for_stages<Output::PIECES>(my, layer, abi::Phase::OProj);
+  const u8* part = stage_at(my, tile / Output::STAGE_PARTS) + tile % Output::STAGE_PARTS * Output::PART_BYTES;
+#pragma unroll
+  for (int at = 0; at < Output::SLICE_FRAGMENTS; at++) {
+    const int fragment = slice_of(my) * Output::SLICE_FRAGMENTS + at;
+    Output::Format::widen(part + fragment * Output::Format::BYTES, a + at * (Output::STEPS / Output::SLICE_FRAGMENTS));
+  }
+  release_stages<Output::PIECES>(my, layer, abi::Phase::OProj);
+#pragma unroll
+  for (int at = 0; at < Output::STEPS; at++) ptx::pin(a[at]);
+}
+
+// The partial sums of this warp's tile: a row's slices lie side by side.
+__device__ __forceinline__ void multiply_output(Consumer& my, const uint4 (&a)[Output::STEPS], int buffer) {
+  float2 rows[1];
+  products<1, Output::STEPS>(my.shared.x[my.warp()], a, rows);
+  if (my.lane() % 4 != 0) return;
+  float* sums = &my.shared.partial[buffer][0][0];
+  const int row = my.warp() / Output::SLICES * shape::TILE_ROWS + my.lane() / 4;
+  sums[row * Output::SLICES + slice_of(my)] = rows[0].x;
+  sums[(row + 8) * Output::SLICES + slice_of(my)] = rows[0].y;
+}
+
+// The ranks' shares of a long text, published to the ranks of their KV head.
+__device__ __forceinline__ void exchange_shares(Consumer& my, const int2& items, int splits) {
+#pragma unroll 1
+  for (int at = items.x; at < items.y; at++) {
+    my.begin_phase();
+    const u32 layer = my.layer;
+    const Item item = item_of(at);
+    if (item.rank >= splits) continue;
+    xray::note(my.log, abi::Moment::Entered, layer);
+    const HeadConstants constants = head_constants(my, layer);
+    Loaded loaded;
+    load_positions(my, layer, item.kv_head, {item.rank, splits}, 0, loaded);
+    // Here, since a warp that is behind may still read the sums of the layer before.
+    wait_for_buffer(my, my.round % 2);
+    if (at > items.x) my.sync();
+    attend(my, layer, item, {item.rank, splits}, true, constants, loaded);
+    my.sync();
+    publish_share(my, layer, item);
   }
 }
 
-__device__ __forceinline__ void run(Consumer& my, u32 layer) {
-  const int splits =
-      shape::active_splits(my.args.position + 1, shape::KV_CHUNK, shape::KV_SPLITS);
+__device__ __forceinline__ void attend_and_project(Consumer& my) {
+  const int2 items = my.shared.shares[O_PROJ_SHARE];
+  const int splits = shape::active_splits(my.args.position + 1, shape::KV_CHUNK, shape::SPLITS, shape::KV_LOCAL);
+  const bool is_local = splits == 1;
+  if (!is_local) exchange_shares(my, items, splits);
 #pragma unroll 1
-  for (int at = blockIdx.x; at < shape::KV_HEADS * splits; at += gridDim.x) {
-    const Unit unit = {shape::kv_head_of(at, shape::KV_HEADS),
-                       shape::split_of_unit(at, shape::KV_HEADS)};
-    // Before a second unit: slower warps may still read the first one's sums.
-    if (at != int(blockIdx.x)) my.sync();
-    xray::note(my.log, abi::Moment::Entered, layer);
-    const HeadConstants constants = head_constants(my, layer);
-    const Walk walk(my, layer, unit);
-    const Loaded loaded = walk.load(my);
-    gather_heads(my, layer, unit);
-    prepare_heads(my, layer, constants, unit);
-    Running running;
-    attend(my, walk, loaded, running);
-    publish_unit(my, layer, unit, splits, running);
-  }
-  if (splits == 1) return;
-#pragma unroll 1
-  for (int head = shape::first_combined(blockIdx.x, gridDim.x); head < shape::HEADS; head += gridDim.x) {
-    combine(my, layer, head, splits);
+  for (int at = items.x; at < items.y; at++) {
+    my.begin_phase();
+    const u32 layer = my.layer;
+    const Item item = item_of(at);
+    uint4 a[Output::STEPS];
+    const int buffer = my.round % 2;
+    if (is_local) {
+      const HeadConstants constants = head_constants(my, layer);
+      Loaded loaded;
+      load_positions(my, layer, item.kv_head, {0, 1}, 0, loaded);
+      wait_for_buffer(my, buffer);
+      // Before a second item: slower warps may still read the first one's sums.
+      if (at > items.x) my.sync();
+      attend(my, layer, item, {0, 1}, item.rank == 0, constants, loaded);
+      // Not before: with these 16 registers more, attention spills.
+      take_output_weights(my, layer, a);
+    } else {
+      take_output_weights(my, layer, a);
+      wait_for_buffer(my, buffer);
+      if (at > items.x) my.sync();
+      gather_shares(my, layer, item, splits);
+    }
+    my.sync();
+    keep_output(my, is_local);
+    multiply_output(my, a, buffer);
+    end_round(my, buffer);
   }
 }
 

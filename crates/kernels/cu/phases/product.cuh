@@ -1,17 +1,64 @@
 // A matvec of a consumer warp: take weights, gather the warp's own columns, multiply, hand the sums to
 // the epilogue warp. No barrier of the block lies between the gather and the product.
 #pragma once
-#include "../handoff/handoff.cuh"
 #include "../mma/activation.cuh"
 #include "../roles/consumer.cuh"
 #include "work.cuh"
 
-// Waits for a stage's weights.
-__device__ __forceinline__ void wait_for_stage(Consumer& my, u32 layer, abi::Phase phase) {
-  if (!my.ok || is_full(my.shared, my.cursor)) return;
-  xray::note(my.log, abi::Moment::Starved);
-  if (!wait_full(my.args, my.shared, my.cursor, layer, phase)) my.fail();
-  xray::note(my.log, abi::Moment::Fed);
+// Waits for the next `STAGES` stages' weights.
+template <int STAGES>
+__device__ __forceinline__ void wait_for_stages(Consumer& my, u32 layer, abi::Phase phase) {
+  RingCursor cursor = my.cursor;
+#pragma unroll
+  for (int stage = 0; stage < STAGES; stage++, cursor.advance()) {
+    if (!my.ok || is_full(my.shared, cursor)) continue;
+    xray::note(my.log, abi::Moment::Starved);
+    if (!wait_full(my.args, my.shared, cursor, layer, phase)) my.fail();
+    xray::note(my.log, abi::Moment::Fed);
+  }
+}
+
+// The `ahead`-th of the next stages.
+__device__ __forceinline__ const u8* stage_at(const Consumer& my, int ahead) {
+  const int stage = my.cursor.stage + ahead;
+  return my.shared.ring[stage < shape::STAGES ? stage : stage - shape::STAGES];
+}
+
+// Releases them, once the warp's lanes have what they need of them.
+template <int STAGES>
+__device__ __forceinline__ void release_stages(Consumer& my, u32 layer, abi::Phase phase) {
+  const bool injected = my.args.injected_kind == abi::INJECTED_NO_RELEASE &&
+                        my.args.injected_block == blockIdx.x && my.args.injected_layer == layer &&
+                        my.args.injected_phase == static_cast<u32>(phase);
+  __syncwarp();
+#pragma unroll
+  for (int stage = 0; stage < STAGES; stage++, my.cursor.advance()) {
+    if (my.lane() == 0 && !injected) ptx::mbarrier_arrive(&my.shared.empty[my.cursor.stage]);
+  }
+}
+
+// A run's A operands.
+template <class W>
+__device__ __forceinline__ void widen_run(const u8* run, uint4* a) {
+#pragma unroll
+  for (int at = 0; at < W::RUN_FRAGMENTS; at++) {
+    W::Format::widen(run + at * W::Format::BYTES, a + at * (RUN_STEPS / W::RUN_FRAGMENTS));
+  }
+}
+
+// A warp's part of the next W::SHARE stages of a tile. Behind the block's last tile it is zeros: a branch
+// around the loads would leave registers undefined, which ptxas then keeps through the whole loop.
+template <class W>
+__device__ __forceinline__ void take_pieces(const Consumer& my, bool exists, int piece, uint4* a) {
+  const u8* stage = stage_at(my, W::SHARE == 1 ? 0 : my.warp() / W::STAGE_RUNS);
+#pragma unroll
+  for (int own = 0; own < W::PIECE_RUNS; own++) {
+    const int mine = piece / W::SHARE * W::PIECE_RUNS + own;
+    if (mine >= W::WARP_RUNS) break;
+    const bool has = exists && (W::WHOLE || mine * shape::CONSUMER_WARPS + my.warp() < W::RUNS);
+    const int within = W::SHARE == 1 ? own * shape::CONSUMER_WARPS + my.warp() : my.warp() % W::STAGE_RUNS;
+    widen_run<W>(has ? stage + within * W::RUN_BYTES : my.shared.zeros, a + mine * RUN_STEPS);
+  }
 }
 
 // Takes this warp's fragments of up to W::TILES tiles into registers, as the A operands of the steps
@@ -19,26 +66,15 @@ __device__ __forceinline__ void wait_for_stage(Consumer& my, u32 layer, abi::Pha
 template <class W>
 __device__ __forceinline__ void take_weights(Consumer& my, int count, u32 layer,
                                              uint4 (&a)[W::TILES * W::STEPS]) {
-  using Format = typename W::Format;
-  const bool injected = my.args.injected_kind == abi::INJECTED_NO_RELEASE &&
-                        my.args.injected_block == blockIdx.x && my.args.injected_layer == layer &&
-                        my.args.injected_phase == static_cast<u32>(W::ROW.phase);
 #pragma unroll
   for (int tile = 0; tile < W::TILES; tile++) {
-    if (tile > 0 && tile >= count) break;
+    const bool exists = tile < count;
 #pragma unroll
-    for (int piece = 0; piece < W::PIECES; piece++) {
-      wait_for_stage(my, layer, W::ROW.phase);
-      const u8* stage = my.shared.ring[my.cursor.stage];
-#pragma unroll
-      for (int own = 0; own < W::DEAL; own++) {
-        const int fragment = my.warp() * W::DEAL + own;
-        const int step = (piece * W::DEAL + own) * W::FRAGMENT_STEPS;
-        Format::widen(stage + fragment * Format::BYTES, &a[tile * W::STEPS + step]);
-      }
-      __syncwarp();
-      if (my.lane() == 0 && !injected) ptx::mbarrier_arrive(&my.shared.empty[my.cursor.stage]);
-      my.cursor.advance();
+    for (int piece = 0; piece < W::PIECES; piece += W::SHARE) {
+      constexpr int STAGES = W::SHARE;
+      if (exists) wait_for_stages<STAGES>(my, layer, W::ROW.phase);
+      take_pieces<W>(my, exists, piece, a + tile * W::STEPS);
+      if (exists) release_stages<STAGES>(my, layer, W::ROW.phase);
     }
   }
   // Here, and not behind the gather, where the compiler would put what depends on nothing (32 us).
@@ -46,138 +82,187 @@ __device__ __forceinline__ void take_weights(Consumer& my, int count, u32 layer,
   for (int at = 0; at < W::TILES * W::STEPS; at++) ptx::pin(a[at]);
 }
 
-// Where a matvec's activation comes from.
-struct Source {
-  Slot slot;
-  // The norm's weight, bf16; null if the activation is not normed.
-  const u32* norm;
-  // Whether it is the token's embedding, which lies in shared memory (begin_embedding).
-  bool is_embedding;
-};
-
-// The token's row of the embedding, into shared memory.
-__device__ __forceinline__ void begin_embedding(Consumer& my, u32 token) {
+// This lane's pairs of the token's embedding: the residual stream at the step's begin.
+__device__ __forceinline__ void begin_residual(Consumer& my, u32 token) {
+  using W = Work<Qkv, LayerFormat>;
   const u8* embedding = my.args.weights + my.args.embedding;
-#pragma unroll 1
-  for (int pair = my.thread(); pair < shape::HIDDEN / 2; pair += shape::CONSUMERS) {
-    const float2 values = Tiles<HeadFormat>::element_pair(embedding, shape::HIDDEN, int(token), 2 * pair);
-    reinterpret_cast<float2*>(my.shared.embedding)[pair] = values;
-  }
-  my.sync();
-}
-
-template <class W>
-__device__ __forceinline__ void load_norm(const Consumer& my, const Source& from, u32 (&weights)[W::LANE_PAIRS]) {
-#pragma unroll
-  for (int at = 0; W::ROW.normed && at < W::LANE_PAIRS; at++) {
-    const int mine = at * 32 + my.lane();
-    weights[at] = W::has_pair(mine, my.warp()) ? from.norm[W::pair_of(mine, my.warp())] : 0;
-  }
-}
-
-// This lane's pairs of the activation.
-template <class W>
-__device__ __forceinline__ void gather(Consumer& my, const Source& from, float2 (&values)[W::LANE_PAIRS]) {
-  const auto pair = [&](int at) { return W::pair_of(at * 32 + my.lane(), my.warp()); };
-  const auto used = [&](int at) { return W::has_pair(at * 32 + my.lane(), my.warp()); };
-  if (from.is_embedding) {
-    const float2* embedding = reinterpret_cast<const float2*>(my.shared.embedding);
-#pragma unroll
-    for (int at = 0; at < W::LANE_PAIRS; at++) values[at] = used(at) ? embedding[pair(at)] : float2{0.f, 0.f};
-    return;
-  }
-  inject_delay(my.args, from.slot.layer, from.slot.phase);
-  u64 units[W::LANE_PAIRS];
-  const auto place = [&](int at) { return output_place<W::ROW.from>(pair(at)); };
-  if (my.ok && !Handoff::poll(my.args, my.log, from.slot, used, place, units)) my.fail();
-#pragma unroll
-  for (int at = 0; at < W::LANE_PAIRS; at++) values[at] = used(at) ? values_of(units[at]) : float2{0.f, 0.f};
-}
-
-// Puts this lane's pairs into the warp's own activation, in parts, times the norm's weight. Returns the
-// lane's sum of squares.
-template <class W>
-__device__ __forceinline__ float keep(Consumer& my, const float2 (&values)[W::LANE_PAIRS],
-                                      const u32 (&weights)[W::LANE_PAIRS]) {
-  float squares = 0.f;
 #pragma unroll
   for (int at = 0; at < W::LANE_PAIRS; at++) {
-    float2 value = values[at];
-    if (W::ROW.normed) {
-      squares += value.x * value.x + value.y * value.y;
-      value.x *= bf16_low(weights[at]);
-      value.y *= bf16_high(weights[at]);
-    }
     const int mine = at * 32 + my.lane();
-    if (W::PAIRS % 32 != 0 && mine >= W::PAIRS) continue;
-    activation::set<W::STEPS>(my.shared.x[my.warp()], mine,
-                              {value.x * W::Format::X_SCALE, value.y * W::Format::X_SCALE});
+    my.residual[at] = {0.f, 0.f};
+    if (!W::has_pair(mine, my.warp())) continue;
+    my.residual[at] = Tiles<HeadFormat>::element_pair(embedding, shape::HIDDEN, int(token), 2 * W::pair_of(mine, my.warp()));
   }
-  __syncwarp();
-  return squares;
+}
+
+// Adds a phase's partial sums to this lane's pairs of the residual stream, in their order.
+template <class W, class From>
+__device__ __forceinline__ void add_to_residual(Consumer& my, const Slot& from) {
+  constexpr int N = W::LANE_PAIRS * From::SUMS;
+  const auto mine = [&](int at) { return at / From::SUMS * 32 + my.lane(); };
+  const auto used = [&](int at) { return W::has_pair(mine(at), my.warp()); };
+  const auto place = [&](int at) { return From::place(W::pair_of(mine(at), my.warp()), at % From::SUMS); };
+  inject_delay(my.args, from.layer, from.phase);
+  u64 units[N];
+  if (!Handoff::poll(my.args, my.log, my.ok, from, used, place, units)) my.fail();
+#pragma unroll
+  for (int at = 0; at < N; at++) {
+    if (!used(at)) continue;
+    const float2 sum = values_of(units[at]);
+    my.residual[at / From::SUMS].x += sum.x;
+    my.residual[at / From::SUMS].y += sum.y;
+  }
+}
+
+// Puts a pair into the warp's own activation.
+template <class W>
+__device__ __forceinline__ void keep(Consumer& my, int mine, float2 value) {
+  if (W::PAIRS % 32 != 0 && mine >= W::PAIRS) return;
+  activation::set<W::STEPS>(my.shared.x[my.warp()], mine, {value.x * W::Format::X_SCALE, value.y * W::Format::X_SCALE});
+}
+
+// The sums of a tile's rows 8 i + lane / 4, i of 0 and 1, over the columns of `STEPS` steps: of both parts
+// of the activation, in lanes that are multiples of four.
+template <int TILES, int STEPS>
+__device__ __forceinline__ void products(const u32* x, const uint4 (&a)[TILES * STEPS], float2 (&rows)[TILES]) {
+  // Two chains of sums where there is one tile, so that no MMA waits for the one just before it.
+  constexpr int CHAINS = TILES == 1 ? 2 : 1;
+  float sums[TILES][CHAINS][4];
+#pragma unroll
+  for (int at = 0; at < TILES * CHAINS * 4; at++) sums[at / (CHAINS * 4)][at / 4 % CHAINS][at % 4] = 0.f;
+  uint2 b[STEPS];
+#pragma unroll
+  for (int step = 0; step < STEPS; step++) b[step] = activation::operand<STEPS>(x, step);
+#pragma unroll
+  for (int step = 0; step < STEPS; step++) {
+#pragma unroll
+    for (int tile = 0; tile < TILES; tile++) {
+      ptx::mma_bf16(sums[tile][step % CHAINS], a[tile * STEPS + step], b[step].x, b[step].y);
+    }
+  }
+#pragma unroll
+  for (int tile = 0; tile < TILES; tile++) {
+    rows[tile] = {sums[tile][0][0] + sums[tile][0][1], sums[tile][0][2] + sums[tile][0][3]};
+    if (CHAINS == 2) {
+      rows[tile].x += sums[tile][CHAINS - 1][0] + sums[tile][CHAINS - 1][1];
+      rows[tile].y += sums[tile][CHAINS - 1][2] + sums[tile][CHAINS - 1][3];
+    }
+  }
 }
 
 // Multiplies the fragments in registers by the warp's activation, and puts the rows' sums where the
 // epilogue finds them.
 template <class W>
 __device__ __forceinline__ void multiply(Consumer& my, const uint4 (&a)[W::TILES * W::STEPS], int buffer) {
-  // Two chains of sums where there is one tile, so that no MMA waits for the one just before it.
-  constexpr int CHAINS = W::TILES == 1 ? 2 : 1;
-  float sums[W::TILES][CHAINS][4];
-#pragma unroll
-  for (int at = 0; at < W::TILES * CHAINS * 4; at++) sums[at / (CHAINS * 4)][at / 4 % CHAINS][at % 4] = 0.f;
-#pragma unroll
-  for (int step = 0; step < W::STEPS; step++) {
-    const uint2 b = activation::operand<W::STEPS>(my.shared.x[my.warp()], step);
-#pragma unroll
-    for (int tile = 0; tile < W::TILES; tile++) {
-      ptx::mma_bf16(sums[tile][step % CHAINS], a[tile * W::STEPS + step], b.x, b.y);
-    }
-  }
-  const int group = my.lane() / 4;
+  float2 rows[W::TILES];
+  products<W::TILES, W::STEPS>(my.shared.x[my.warp()], a, rows);
+  if (my.lane() % 4 != 0) return;
 #pragma unroll
   for (int tile = 0; tile < W::TILES; tile++) {
-    float top = sums[tile][0][0] + sums[tile][0][1], bottom = sums[tile][0][2] + sums[tile][0][3];
-    if (CHAINS == 2) {
-      top += sums[tile][CHAINS - 1][0] + sums[tile][CHAINS - 1][1];
-      bottom += sums[tile][CHAINS - 1][2] + sums[tile][CHAINS - 1][3];
-    }
-    if (my.lane() % 4 == 0) {
-      my.shared.partial[buffer][tile * shape::TILE_ROWS + group][my.warp()] = top;
-      my.shared.partial[buffer][tile * shape::TILE_ROWS + group + 8][my.warp()] = bottom;
-    }
+    const int row = tile * shape::TILE_ROWS + my.lane() / 4;
+    my.shared.partial[buffer][row][my.warp()] = rows[tile].x;
+    my.shared.partial[buffer][row + 8][my.warp()] = rows[tile].y;
   }
 }
 
-// One matvec.
+// Ends a round: the partial sums are the epilogue's.
+__device__ __forceinline__ void end_round(Consumer& my, int buffer) {
+  xray::note(my.log, abi::Moment::Multiplied);
+  ptx::partials_arrive<shape::EPILOGUE_THREADS>(buffer);
+  my.round++;
+}
+
+// The layer that waits and fault records name.
 template <class W>
-__device__ __forceinline__ void product(Consumer& my, u32 layer, const Source& from) {
-  const TileRange tiles = tiles_of_block(shape::tiles(W::ROW.rows, shape::TILE_ROWS));
+__device__ __forceinline__ u32 layer_of(const Consumer& my) {
+  return W::ROW.phase == abi::Phase::LmHead ? u32(abi::NO_LAYER) : u32(my.layer);
+}
+
+// The norm's weights.
+template <class W>
+__device__ __forceinline__ const u32* norm_of(const Consumer& my) {
+  if (W::ROW.phase == abi::Phase::LmHead) return reinterpret_cast<const u32*>(my.args.weights + my.args.final_norm);
+  const u32* norms = reinterpret_cast<const u32*>(my.layer_base() + my.args.norms);
+  return W::ROW.phase == abi::Phase::Qkv ? norms : norms + shape::HIDDEN / 2;
+}
+
+// The slot of the partial sums that come first.
+template <class W>
+__device__ __forceinline__ Slot input_of(const Consumer& my) {
+  if (W::ROW.phase == abi::Phase::GateUp) return slot_of(my.args, my.layer, abi::Phase::OProj, shape::O_PROJ_SLOT);
+  return slot_of(my.args, my.layer - 1, abi::Phase::Down, shape::DOWN_SLOT);
+}
+
+// A matvec of the normed residual stream, to which the partial sums `from` are added first, unless it is
+// the step's first.
+template <class W, class From>
+__device__ __forceinline__ void normed_product(Consumer& my, bool is_first) {
+  const int2 tiles = my.shared.shares[W::SHARE_AT];
+  int first = tiles.x;
+  // Once at least: a block without tiles of its own keeps the residual stream, too.
 #pragma unroll 1
-  for (int first = tiles.begin; first < tiles.end; first += W::TILES) {
+  do {
+    my.begin_phase();
     uint4 a[W::TILES * W::STEPS];
-    u32 weights[W::LANE_PAIRS];
-    const bool gathers = first == tiles.begin;
-    if (gathers) load_norm<W>(my, from, weights);
-    take_weights<W>(my, tiles.end - first, layer, a);
+    u32 weights[W::LANE_PAIRS] = {};
+    const bool gathers = first == tiles.x;
+    const u32* norm = norm_of<W>(my);
+#pragma unroll
+    for (int at = 0; gathers && at < W::LANE_PAIRS; at++) {
+      const int mine = at * 32 + my.lane();
+      weights[at] = W::has_pair(mine, my.warp()) ? norm[W::pair_of(mine, my.warp())] : 0;
+    }
+    take_weights<W>(my, tiles.y - first, layer_of<W>(my), a);
     const int buffer = my.round % 2;
     wait_for_buffer(my, buffer);
+    float squares = 0.f;
     if (gathers) {
-      float2 values[W::LANE_PAIRS];
       xray::note(my.log, abi::Moment::Asked, 0);
-      gather<W>(my, from, values);
+      if (!is_first) add_to_residual<W, From>(my, input_of<W>(my));
       xray::note(my.log, abi::Moment::Gathered);
-      float squares = keep<W>(my, values, weights);
-      multiply<W>(my, a, buffer);
-      if (W::ROW.normed) {
-        squares = warp_sum(squares);
-        if (my.lane() == 0) my.shared.squares[buffer][my.warp()] = squares;
+#pragma unroll
+      for (int at = 0; at < W::LANE_PAIRS; at++) {
+        const float2 value = my.residual[at];
+        squares += value.x * value.x + value.y * value.y;
+        keep<W>(my, at * 32 + my.lane(), {value.x * bf16_low(weights[at]), value.y * bf16_high(weights[at])});
       }
-    } else {
-      multiply<W>(my, a, buffer);
+      __syncwarp();
     }
-    xray::note(my.log, abi::Moment::Multiplied);
-    ptx::partials_arrive<shape::EPILOGUE_THREADS>(buffer);
-    my.round++;
+    multiply<W>(my, a, buffer);
+    if (gathers) {
+      squares = warp_sum(squares);
+      if (my.lane() == 0) my.shared.squares[buffer][my.warp()] = squares;
+    }
+    end_round(my, buffer);
+    first += W::TILES;
+  } while (first < tiles.y);
+}
+
+// The down projection: an item is one tile by one split of its columns.
+template <class W>
+__device__ __forceinline__ void down_product(Consumer& my) {
+  const int2 items = my.shared.shares[DOWN_SHARE];
+#pragma unroll 1
+  for (int item = items.x; item < items.y; item++) {
+    my.begin_phase();
+    uint4 a[W::STEPS];
+    take_weights<W>(my, 1, my.layer, a);
+    const Slot from = slot_of(my.args, my.layer, abi::Phase::GateUp, shape::GATE_UP_SLOT);
+    const int buffer = my.round % 2, begin = item % shape::DOWN_SPLITS * (W::COLUMNS / 2);
+    wait_for_buffer(my, buffer);
+    xray::note(my.log, abi::Moment::Asked, 0);
+    const auto used = [&](int at) { return W::has_pair(at * 32 + my.lane(), my.warp()); };
+    const auto place = [&](int at) { return GateUpSums::place(begin + W::pair_of(at * 32 + my.lane(), my.warp()), 0); };
+    inject_delay(my.args, from.layer, from.phase);
+    u64 units[W::LANE_PAIRS];
+    if (!Handoff::poll(my.args, my.log, my.ok, from, used, place, units)) my.fail();
+    xray::note(my.log, abi::Moment::Gathered);
+#pragma unroll
+    for (int at = 0; at < W::LANE_PAIRS; at++) {
+      keep<W>(my, at * 32 + my.lane(), used(at) ? values_of(units[at]) : float2{0.f, 0.f});
+    }
+    __syncwarp();
+    multiply<W>(my, a, buffer);
+    end_round(my, buffer);
   }
 }

@@ -3,73 +3,139 @@
 #pragma once
 #include "../formats/tiles.cuh"
 #include "../handoff/handoff.cuh"
-#include "table.cuh"
-
-// The matvecs of a step.
-struct Qkv {
-  static constexpr PhaseRow ROW = QKV_ROW;
-};
-struct OProj {
-  static constexpr PhaseRow ROW = O_PROJ_ROW;
-};
-struct GateUp {
-  static constexpr PhaseRow ROW = GATE_UP_ROW;
-};
-struct Down {
-  static constexpr PhaseRow ROW = DOWN_ROW;
-};
-struct Head {
-  static constexpr PhaseRow ROW = HEAD_ROW;
-};
-
-// Where pair `pair` of a phase's output lies in its slot.
-template <abi::Phase PHASE>
-__device__ __forceinline__ int output_place(int pair) {
-  switch (PHASE) {
-    case abi::Phase::Qkv: return place_of<shape::QKV_PER, shape::QKV_LINE>(pair);
-    case abi::Phase::Attention: return pair;
-    case abi::Phase::OProj: return place_of<shape::O_PROJ_PER, shape::O_PROJ_LINE>(pair);
-    case abi::Phase::GateUp: return place_of<shape::GATE_UP_PER, shape::GATE_UP_LINE>(pair);
-    default: return place_of<shape::DOWN_PER, shape::DOWN_LINE>(pair);
-  }
-}
+#include "../shape.cuh"
 
 __device__ constexpr int ceiling(int a, int b) { return (a + b - 1) / b; }
 __device__ constexpr int least(int a, int b) { return a < b ? a : b; }
+
+// Where a block keeps which pieces of each matvec are its own.
+enum ShareAt : int { QKV_SHARE, O_PROJ_SHARE, GATE_UP_SHARE, DOWN_SHARE, HEAD_SHARE };
+
+// The matvecs of a step, and the columns that one block multiplies: all of the matrix's, or a split's.
+struct Qkv {
+  static constexpr int SHARE = QKV_SHARE;
+  static constexpr PhaseRow ROW = QKV_ROW;
+  static constexpr int COLUMNS = ROW.columns;
+};
+struct GateUp {
+  static constexpr int SHARE = GATE_UP_SHARE;
+  static constexpr PhaseRow ROW = GATE_UP_ROW;
+  static constexpr int COLUMNS = ROW.columns;
+};
+struct Down {
+  static constexpr int SHARE = DOWN_SHARE;
+  static constexpr PhaseRow ROW = DOWN_ROW;
+  static constexpr int COLUMNS = ROW.columns / shape::DOWN_SPLITS;
+};
+struct Head {
+  static constexpr int SHARE = HEAD_SHARE;
+  static constexpr PhaseRow ROW = HEAD_ROW;
+  static constexpr int COLUMNS = ROW.columns;
+};
+
+// Columns of a run: a warp owns every CONSUMER_WARPS-th run of a matrix's columns, in every format and
+// phase, so that its part of the residual stream stays the same. 16 pairs: one line of the exchange.
+constexpr int RUN_COLUMNS = shape::RUN_COLUMNS;
+constexpr int RUN_PAIRS = RUN_COLUMNS / 2;
+constexpr int RUN_STEPS = RUN_COLUMNS / abi::FRAGMENT_COLS;
 
 template <class Matvec, class Format_>
 struct Work {
   using Format = Format_;
   static constexpr PhaseRow ROW = Matvec::ROW;
+  static constexpr int COLUMNS = Matvec::COLUMNS;
+  static constexpr int SHARE_AT = Matvec::SHARE;
+  static_assert(COLUMNS % RUN_COLUMNS == 0, "whole runs");
 
-  // Fragments of a tile, dealt to the warps by DEAL from every stage.
-  static constexpr int FRAGMENTS = ROW.columns / Format::COLS;
-  static constexpr int STAGE_FRAGMENTS = shape::STAGE_BYTES / Format::BYTES;
-  static constexpr int DEAL = STAGE_FRAGMENTS / shape::CONSUMER_WARPS;
-  static_assert(STAGE_FRAGMENTS % shape::CONSUMER_WARPS == 0, "a stage divides among the warps");
-  // Pieces (stages) of a tile.
-  static constexpr int PIECES = ceiling(FRAGMENTS, STAGE_FRAGMENTS);
-  static constexpr bool WHOLE = FRAGMENTS % STAGE_FRAGMENTS == 0;
+  // Runs of a tile, and of a warp; fragments of a run.
+  static constexpr int RUNS = COLUMNS / RUN_COLUMNS;
+  static constexpr int WARP_RUNS = ceiling(RUNS, shape::CONSUMER_WARPS);
+  static constexpr int RUN_FRAGMENTS = RUN_COLUMNS / Format::COLS;
+  static constexpr int RUN_BYTES = RUN_FRAGMENTS * Format::BYTES;
+  // Whether every warp has WARP_RUNS runs.
+  static constexpr bool WHOLE = RUNS % shape::CONSUMER_WARPS == 0;
+
+  // Stages of a tile (pieces). A stage has a run or more of every warp, or one of every SHARE-th.
+  static constexpr int STAGE_RUNS = shape::STAGE_BYTES / RUN_BYTES;
+  static constexpr int PIECES = ceiling(RUNS, STAGE_RUNS);
+  static constexpr int STAGE_OWN = STAGE_RUNS / shape::CONSUMER_WARPS;
+  static constexpr int PIECE_RUNS = STAGE_OWN > 0 ? STAGE_OWN : 1;
+  static constexpr int SHARE = STAGE_OWN > 0 ? 1 : shape::CONSUMER_WARPS / STAGE_RUNS;
+  static_assert(STAGE_OWN * shape::CONSUMER_WARPS == STAGE_RUNS ||
+                    (STAGE_OWN == 0 && SHARE * STAGE_RUNS == shape::CONSUMER_WARPS),
+                "a stage divides among the warps");
+  static_assert(PIECES % SHARE == 0, "every warp has a run of its stages");
 
   // A warp's steps along K of one tile, 16 columns each; and tiles that its registers hold at a time.
-  static constexpr int FRAGMENT_STEPS = Format::COLS / abi::FRAGMENT_COLS;
-  static constexpr int STEPS = PIECES * DEAL * FRAGMENT_STEPS;
+  static constexpr int STEPS = WARP_RUNS * RUN_STEPS;
   static_assert(STEPS <= shape::STEPS_AHEAD, "a tile's part fits the registers");
   static constexpr int BLOCK_TILES = ceiling(ceiling(ROW.rows, shape::TILE_ROWS), shape::GRID);
-  static constexpr int TILES = least(least(shape::STEPS_AHEAD / STEPS, shape::ROUND_TILES), BLOCK_TILES);
+  static constexpr int TILES =
+      ROW.phase == abi::Phase::Down
+          ? 1
+          : least(least(shape::STEPS_AHEAD / STEPS, shape::ROUND_TILES), BLOCK_TILES);
 
-  // The pairs of columns that a warp gathers: runs of RUN, one of each piece.
-  static constexpr int RUN = DEAL * Format::COLS / 2;
-  static constexpr int PAIRS = PIECES * RUN;
+  // The pairs of columns that a warp gathers, and a lane.
+  static constexpr int PAIRS = WARP_RUNS * RUN_PAIRS;
   static constexpr int LANE_PAIRS = ceiling(PAIRS, 32);
 
   // The pair of columns of a warp's `at`-th.
   __device__ static __forceinline__ int pair_of(int at, int warp) {
-    return at / RUN * (shape::CONSUMER_WARPS * RUN) + warp * RUN + at % RUN;
+    return (at / RUN_PAIRS * shape::CONSUMER_WARPS + warp) * RUN_PAIRS + at % RUN_PAIRS;
   }
 
   // Whether a warp's `at`-th pair is one.
   __device__ static __forceinline__ bool has_pair(int at, int warp) {
-    return (PAIRS % 32 == 0 || at < PAIRS) && (WHOLE || pair_of(at, warp) < ROW.columns / 2);
+    return (PAIRS % 32 == 0 || at < PAIRS) && (WHOLE || pair_of(at, warp) < COLUMNS / 2);
   }
 };
+
+// Work of the O projection: an item is ITEM_TILES tiles by the columns of one KV head's query heads. Warps
+// share a tile: each multiplies a slice of its columns.
+struct OutputWork {
+  using Format = LayerFormat;
+  static constexpr int SLICES = shape::CONSUMER_WARPS / shape::ITEM_TILES;
+  static constexpr int SLICE_COLUMNS = shape::GROUP_DIM / SLICES;
+  static constexpr int SLICE_FRAGMENTS = SLICE_COLUMNS / Format::COLS;
+  static_assert(SLICES >= 1 && SLICE_FRAGMENTS * Format::COLS * SLICES == shape::GROUP_DIM, "whole slices");
+  static constexpr int STEPS = SLICE_COLUMNS / abi::FRAGMENT_COLS;
+  static constexpr int LANE_PAIRS = ceiling(SLICE_COLUMNS / 2, 32);
+  static_assert(SLICE_COLUMNS % 64 == 0 || SLICE_COLUMNS == 32, "whole lanes, of one head each");
+  // Bytes of a tile's part, and the parts of a stage.
+  static constexpr int PART_BYTES = shape::GROUP_DIM / Format::COLS * Format::BYTES;
+  static constexpr int STAGE_PARTS = least(shape::STAGE_BYTES / PART_BYTES, shape::ITEM_TILES);
+  static_assert(STAGE_PARTS >= 1 && shape::ITEM_TILES % STAGE_PARTS == 0, "whole stages");
+  static constexpr int PIECES = shape::ITEM_TILES / STAGE_PARTS;
+};
+
+// Where the sums of a phase lie in its slot: of a pair `pair`, its `sum`-th partial sum.
+template <int SUMS_, int PER, int LINE>
+struct Sums {
+  static constexpr int SUMS = SUMS_;
+  __device__ static __forceinline__ int place(int pair, int sum) {
+    return (pair / PER * SUMS + sum) * LINE + pair % PER;
+  }
+};
+using QkvSums = Sums<1, shape::QKV_PER, shape::QKV_LINE>;
+using OProjSums = Sums<shape::KV_HEADS, shape::O_PROJ_PER, shape::O_PROJ_LINE>;
+using GateUpSums = Sums<1, shape::GATE_UP_PER, shape::GATE_UP_LINE>;
+using DownSums = Sums<shape::DOWN_SPLITS, shape::DOWN_PER, shape::DOWN_LINE>;
+
+constexpr int O_PROJ_ITEMS = shape::RANKS * shape::KV_HEADS;
+constexpr int DOWN_ITEMS = shape::HIDDEN / shape::TILE_ROWS * shape::DOWN_SPLITS;
+
+// The first and the end of this block's pieces of `pieces`, by the same rule as on the host. 32 bits
+// suffice for a vocabulary's tiles times 256 blocks.
+__device__ __forceinline__ int2 share_of(u32 pieces) {
+  const u32 block = blockIdx.x, blocks = gridDim.x;
+  return {int(shape::first_piece(block, blocks, pieces)), int(shape::first_piece(block + 1, blocks, pieces))};
+}
+
+// Called by one thread: a division a phase would be 100 clocks of every phase.
+__device__ __forceinline__ void find_shares(Shared& shared) {
+  shared.shares[QKV_SHARE] = share_of(shape::tiles(shape::QKV_DIM, shape::TILE_ROWS));
+  shared.shares[O_PROJ_SHARE] = share_of(O_PROJ_ITEMS);
+  shared.shares[GATE_UP_SHARE] = share_of(shape::tiles(shape::GATE_UP_DIM, shape::TILE_ROWS));
+  shared.shares[DOWN_SHARE] = share_of(DOWN_ITEMS);
+  shared.shares[HEAD_SHARE] = share_of(shape::tiles(shape::VOCAB, shape::TILE_ROWS));
+}

@@ -18,4 +18,7 @@ __device__ __forceinline__ void pin(uint4& a) {
   asm volatile("" : "+r"(a.x), "+r"(a.y), "+r"(a.z), "+r"(a.w));
 }
 
+// Makes the compiler forget what it knows of a value.
+__device__ __forceinline__ void pin(u32& value) { asm volatile("" : "+r"(value)); }
+
 }  // namespace ptx

@@ -18,7 +18,11 @@ struct Epilogue_ {
 // The sum of a row's partial sums, as a tree whose shape does not depend on anything.
 template <int COUNT>
 __device__ __forceinline__ float tree_sum(const float* values) {
-  float4 quads[COUNT / 4];
+  if constexpr (COUNT == 2) {
+    const float2 both = *reinterpret_cast<const float2*>(values);
+    return both.x + both.y;
+  }
+  float4 quads[ceiling(COUNT, 4)];
   float sum = 0.f;
 #pragma unroll
   for (int at = 0; at < COUNT / 4; at++) quads[at] = reinterpret_cast<const float4*>(values)[at];
@@ -27,26 +31,24 @@ __device__ __forceinline__ float tree_sum(const float* values) {
   return sum;
 }
 
-__device__ __forceinline__ float silu(float x) { return x / (1.f + expf(-x)); }
+__device__ __forceinline__ float silu(float x) { return __fdividef(x, 1.f + __expf(-x)); }
 
-// One round's rows: `value(row)` is the sum of a row of the round.
+// Rows of a lane in a round; of gate and up, one of each.
 template <class W>
 struct Rows {
-  static constexpr int COUNT = W::TILES * shape::TILE_ROWS;
-  // Rows of a lane; of gate and up, one of each.
-  static constexpr int EACH = W::ROW.epilogue == Epilogue::Gate ? 2 : ceiling(COUNT, 32);
+  static constexpr int EACH = W::ROW.epilogue == Epilogue::Gate ? 2 : ceiling(W::TILES * shape::TILE_ROWS, 32);
 };
 
 // Publishes the pair of this lane's value and the next lane's, from the even lanes.
-template <class W>
+template <class To>
 __device__ __forceinline__ void publish_pairs(const Epilogue_& my, const Slot& to, int row, float value, bool used) {
   const float next = __shfl_down_sync(~0u, value, 1);
   if (!used || my.lane() % 2 != 0 || my.failed) return;
-  Handoff::publish(my.args, to, output_place<W::ROW.phase>(row / 2), {value, next});
+  Handoff::publish(my.args, to, To::place(row / 2, 0), {value, next});
 }
 
 // One round of a matvec: `first` is its first tile, `count` its tiles. `scale` holds the rows' scales.
-template <class W>
+template <class W, class To>
 __device__ __forceinline__ void round_of(Epilogue_& my, const Slot& to, int first, int count,
                                          const float (&scale)[Rows<W>::EACH], float rms, int buffer) {
   constexpr PhaseRow ROW = W::ROW;
@@ -62,7 +64,7 @@ __device__ __forceinline__ void round_of(Epilogue_& my, const Slot& to, int firs
       const float up = tree_sum<shape::CONSUMER_WARPS>(partial[row + 8]) * rms * scale[1];
       value = silu(gate) * up;
     }
-    publish_pairs<W>(my, to, first * 8 + my.lane(), value, my.lane() < 8 * count);
+    publish_pairs<To>(my, to, first * 8 + my.lane(), value, my.lane() < 8 * count);
   } else {
 #pragma unroll
     for (int at = 0; at < Rows<W>::EACH; at++) {
@@ -70,15 +72,12 @@ __device__ __forceinline__ void round_of(Epilogue_& my, const Slot& to, int firs
       const bool used = row < count * shape::TILE_ROWS;
       float value = 0.f;
       if (used) value = tree_sum<shape::CONSUMER_WARPS>(partial[row]) * rms * scale[at];
-      if constexpr (ROW.epilogue == Epilogue::Residual) {
-        if (used) my.shared.residual[index] = value += my.shared.residual[index];
-      }
       if constexpr (ROW.epilogue == Epilogue::Logits) {
         if (!used || index >= shape::VOCAB) continue;
         if (my.args.logits != nullptr) my.args.logits[index] = value;
         my.best.consider(value, value == value ? u32(index) : abi::NOT_A_NUMBER);
       } else {
-        publish_pairs<W>(my, to, index, value, used);
+        publish_pairs<To>(my, to, index, value, used);
       }
     }
   }
@@ -100,38 +99,78 @@ __device__ __forceinline__ void load_scales(const Epilogue_& my, const u8* matri
   }
 }
 
-// The epilogue of one matvec.
-template <class W>
+// Waits for a round's partial sums.
+__device__ __forceinline__ int begin_sums(Epilogue_& my) {
+  const int buffer = my.round % 2;
+  ptx::partials_sync<shape::EPILOGUE_THREADS>(buffer);
+  my.failed = *static_cast<volatile u32*>(&my.shared.failed[0]) != 0;
+  return buffer;
+}
+
+// Releases their buffer.
+__device__ __forceinline__ void end_sums(Epilogue_& my, int buffer) {
+  __syncwarp();
+  if (my.lane() == 0) ptx::mbarrier_arrive(&my.shared.read[buffer]);
+  my.round++;
+}
+
+// The epilogue of a matvec of the normed residual stream.
+template <class W, class To>
 __device__ __forceinline__ void epilogue(Epilogue_& my, const u8* matrix, const Slot& to) {
-  const TileRange tiles = tiles_of_block(shape::tiles(W::ROW.rows, shape::TILE_ROWS));
+  const int2 tiles = my.shared.shares[W::SHARE_AT];
   float rms = 1.f;
+  int first = tiles.x;
 #pragma unroll 1
-  for (int first = tiles.begin; first < tiles.end; first += W::TILES) {
-    const int count = min(W::TILES, tiles.end - first), buffer = my.round % 2;
+  do {
+    const int count = min(W::TILES, tiles.y - first);
     float scale[Rows<W>::EACH];
     load_scales<W>(my, matrix, first, count, scale);
-    ptx::partials_sync<shape::EPILOGUE_THREADS>(buffer);
-    my.failed = *static_cast<volatile u32*>(&my.shared.failed[0]) != 0;
-    if (W::ROW.normed && first == tiles.begin) {
+    const int buffer = begin_sums(my);
+    if (first == tiles.x) {
       const float squares = tree_sum<shape::CONSUMER_WARPS>(my.shared.squares[buffer]);
-      rms = 1.f / sqrtf(squares / shape::HIDDEN + my.args.norm_eps);
+      rms = rsqrtf(squares / shape::HIDDEN + my.args.norm_eps);
     }
-    round_of<W>(my, to, first, count, scale, rms, buffer);
-    __syncwarp();
-    if (my.lane() == 0) ptx::mbarrier_arrive(&my.shared.read[buffer]);
-    my.round++;
+    round_of<W, To>(my, to, first, count, scale, rms, buffer);
+    end_sums(my, buffer);
+    first += W::TILES;
+  } while (first < tiles.y);
+}
+
+// The epilogue of the O projection: a lane has a pair of an item's rows.
+__device__ __forceinline__ void output_epilogue(Epilogue_& my, const u8* matrix, const Slot& to) {
+  using Scales = Tiles<OutputWork::Format>;
+  const int2 items = my.shared.shares[O_PROJ_SHARE];
+  static_assert(shape::ITEM_TILES * shape::TILE_ROWS == 64, "a pair of rows a lane");
+#pragma unroll 1
+  for (int item = items.x; item < items.y; item++) {
+    const int row = item / shape::KV_HEADS * 64 + 2 * my.lane();
+    const float first = Scales::row_scale(matrix, shape::Q_DIM, row);
+    const float second = Scales::row_scale(matrix, shape::Q_DIM, row + 1);
+    const int buffer = begin_sums(my);
+    const float* sums = &my.shared.partial[buffer][0][0] + 2 * my.lane() * OutputWork::SLICES;
+    const float2 values = {tree_sum<OutputWork::SLICES>(sums) * first,
+                           tree_sum<OutputWork::SLICES>(sums + OutputWork::SLICES) * second};
+    if (!my.failed) Handoff::publish(my.args, to, item * shape::O_PROJ_LINE + my.lane(), values);
+    end_sums(my, buffer);
   }
 }
 
-// The block's rows of the residual stream as they are at the step's begin: of the token's embedding.
-__device__ __forceinline__ void begin_residual(Epilogue_& my, u32 token) {
-  const TileRange tiles = tiles_of_block(shape::tiles(shape::HIDDEN, shape::TILE_ROWS));
-  const u8* embedding = my.args.weights + my.args.embedding;
+// The epilogue of the down projection: two lanes have a row.
+__device__ __forceinline__ void down_epilogue(Epilogue_& my, const u8* matrix, const Slot& to) {
+  using Scales = Tiles<LayerFormat>;
+  constexpr int HALF = shape::CONSUMER_WARPS / 2;
+  const int2 items = my.shared.shares[DOWN_SHARE];
 #pragma unroll 1
-  for (int pair = tiles.begin * 8 + my.lane(); pair < tiles.end * 8; pair += 32) {
-    const float2 values = Tiles<HeadFormat>::element_pair(embedding, shape::HIDDEN, int(token), 2 * pair);
-    my.shared.residual[2 * pair] = values.x;
-    my.shared.residual[2 * pair + 1] = values.y;
+  for (int item = items.x; item < items.y; item++) {
+    const int row = my.lane() / 2, tile = item / shape::DOWN_SPLITS;
+    const float scale = Scales::row_scale(matrix, shape::INTERMEDIATE, tile * shape::TILE_ROWS + row);
+    const int buffer = begin_sums(my);
+    float value = tree_sum<HALF>(&my.shared.partial[buffer][row][my.lane() % 2 * HALF]);
+    value = (value + __shfl_xor_sync(~0u, value, 1)) * scale;
+    const float next = __shfl_down_sync(~0u, value, 2);
+    if (my.lane() % 4 == 0 && !my.failed) {
+      Handoff::publish(my.args, to, item * shape::DOWN_LINE + my.lane() / 4, {value, next});
+    }
+    end_sums(my, buffer);
   }
-  __syncwarp();
 }

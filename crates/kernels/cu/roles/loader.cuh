@@ -2,7 +2,7 @@
 // never waits for an activation.
 #pragma once
 #include "../formats/tiles.cuh"
-#include "../phases/table.cuh"
+#include "../phases/work.cuh"
 #include "../ring.cuh"
 #include "consumer.cuh"
 
@@ -34,8 +34,9 @@ struct Loader {
     return true;
   }
 
-  // Loads one piece. Returns false on abort.
-  __device__ __forceinline__ bool operator()(const u8* from, u32 bytes, u32 layer, abi::Phase phase) {
+  // Loads one stage: `parts` parts of `bytes` bytes each, `stride` bytes apart. Returns false on abort.
+  __device__ __forceinline__ bool operator()(const u8* from, u32 bytes, u32 parts, u32 stride, u32 layer,
+                                             abi::Phase phase) {
     const int stage = cursor.stage;
     const u32 most = phase == abi::Phase::LmHead ? shape::HEAD_FLIGHT : shape::FLIGHT;
     if (!wait_for_flight(most, layer, phase)) return false;
@@ -44,13 +45,16 @@ struct Loader {
       if (!wait_empty(args, shared, cursor, layer, phase)) return false;
     }
     ptx::fence_proxy_async();
-    xray::issue(stamps, bytes, phase, layer);
+    xray::issue(stamps, parts * bytes, phase, layer);
     const bool injected = args.injected_kind == abi::INJECTED_NO_LOAD &&
                          args.injected_block == blockIdx.x && args.injected_layer == layer &&
                          args.injected_phase == static_cast<u32>(phase);
     if (!injected) {
-      ptx::mbarrier_arrive_expect(&shared.full[stage], bytes);
-      ptx::bulk_copy(shared.ring[stage], from, bytes, &shared.full[stage]);
+      ptx::mbarrier_arrive_expect(&shared.full[stage], parts * bytes);
+#pragma unroll 1
+      for (u32 part = 0; part < parts; part++) {
+        ptx::bulk_copy(shared.ring[stage] + part * bytes, from + u64(part) * stride, bytes, &shared.full[stage]);
+      }
     }
     cursor.advance();
     issued++;
@@ -72,34 +76,77 @@ struct Loader {
   }
 };
 
-// Calls `each` for a contiguous range of tiles, in pieces of at most one stage. Returns false as
-// soon as `each` does.
-template <class Each>
-__device__ __forceinline__ bool each_piece(const u8* tiles, int count, TileBytes tile_bytes, u32 layer,
-                                           abi::Phase phase, Each& each) {
+// A matrix's tiles `begin` to `end`, `streamed` bytes of each, in pieces of at most one stage. Returns false
+// on abort.
+template <class Format>
+__device__ __forceinline__ bool load_tiles(Loader& load, const u8* matrix, int begin, int end, int columns,
+                                           int skip, int streamed, u32 layer, abi::Phase phase) {
 #pragma unroll 1
-  for (int tile = 0; tile < count; tile++, tiles += tile_bytes.all) {
+  for (int tile = begin; tile < end; tile++) {
+    const u8* from = matrix + u64(tile) * Tiles<Format>::bytes(columns) + skip;
 #pragma unroll 1
-    for (int begin = 0; begin < tile_bytes.streamed; begin += shape::STAGE_BYTES) {
-      const int bytes = min(tile_bytes.streamed - begin, shape::STAGE_BYTES);
-      if (!each(tiles + begin, bytes, layer, phase)) return false;
+    for (int at = 0; at < streamed; at += shape::STAGE_BYTES) {
+      if (!load(from + at, min(streamed - at, shape::STAGE_BYTES), 1, 0, layer, phase)) return false;
     }
   }
   return true;
 }
 
-// Calls `each` for every piece of this block's weight stream. Returns false on abort.
-template <class Each>
-__device__ __forceinline__ bool weight_stream(const abi::StepArgs& args, Each& each) {
+// This block's whole tiles of a matrix.
+template <class W>
+__device__ __forceinline__ bool load_matrix(Loader& load, const u8* matrix, u32 layer) {
+  const int2 share = load.shared.shares[W::SHARE_AT];
+  using Format = typename W::Format;
+  return load_tiles<Format>(load, matrix, share.x, share.y, W::COLUMNS, 0,
+                            Tiles<Format>::stream_bytes(W::COLUMNS), layer, W::ROW.phase);
+}
+
+// This block's items of the O projection: the parts of a stage are of neighbouring tiles.
+__device__ __forceinline__ bool load_o_proj(Loader& load, const u8* matrix, u32 layer) {
+  using W = OutputWork;
+  const int2 items = load.shared.shares[O_PROJ_SHARE];
+  constexpr int STRIDE = Tiles<W::Format>::bytes(shape::Q_DIM);
 #pragma unroll 1
-  for (u32 matvec = 0; matvec < matvecs(args); matvec++) {
-    const PhaseRow row = phase_row(matvec);
-    const TileRange share = tiles_of_block(shape::tiles(row.rows, shape::TILE_ROWS));
-    const bool is_head = row.phase == abi::Phase::LmHead;
-    const TileBytes bytes = is_head ? tile_bytes<HeadFormat>(row.columns) : tile_bytes<LayerFormat>(row.columns);
-    const u8* tiles = matrix_of(args, matvec) + u64(share.begin) * bytes.all;
-    const int count = share.end - share.begin;
-    if (!each_piece(tiles, count, bytes, layer_of(matvec), row.phase, each)) return false;
+  for (int item = items.x; item < items.y; item++) {
+    const u8* from = matrix + u64(item / shape::KV_HEADS) * shape::ITEM_TILES * STRIDE +
+                     item % shape::KV_HEADS * W::PART_BYTES;
+#pragma unroll 1
+    for (int piece = 0; piece < W::PIECES; piece++) {
+      if (!load(from + u64(piece) * W::STAGE_PARTS * STRIDE, W::PART_BYTES, W::STAGE_PARTS, STRIDE, layer,
+                abi::Phase::OProj)) {
+        return false;
+      }
+    }
   }
   return true;
+}
+
+// This block's items of the down projection.
+__device__ __forceinline__ bool load_down(Loader& load, const u8* matrix, u32 layer) {
+  using W = Work<Down, LayerFormat>;
+  const int2 items = load.shared.shares[DOWN_SHARE];
+  constexpr int BYTES = Tiles<W::Format>::stream_bytes(W::COLUMNS);
+#pragma unroll 1
+  for (int item = items.x; item < items.y; item++) {
+    const int tile = item / shape::DOWN_SPLITS, split = item % shape::DOWN_SPLITS;
+    if (!load_tiles<W::Format>(load, matrix, tile, tile + 1, shape::INTERMEDIATE, split * BYTES, BYTES, layer,
+                               abi::Phase::Down)) {
+      return false;
+    }
+  }
+  return true;
+}
+
+// Loads this block's weights of the whole step, in the order of use. Returns false on abort.
+__device__ __forceinline__ bool weight_stream(const abi::StepArgs& args, Loader& load) {
+#pragma unroll 1
+  for (u32 layer = 0; layer < shape::LAYERS; layer++) {
+    const u8* base = args.weights + args.layer_base + u64(layer) * args.layer_stride;
+    if (!load_matrix<Work<Qkv, LayerFormat>>(load, base + args.qkv, layer)) return false;
+    if (!load_o_proj(load, base + args.o_proj, layer)) return false;
+    if (!load_matrix<Work<GateUp, LayerFormat>>(load, base + args.gate_up, layer)) return false;
+    if (!load_down(load, base + args.down, layer)) return false;
+  }
+  if (!(args.flags & abi::STEP_HAS_HEAD)) return true;
+  return load_matrix<Work<Head, HeadFormat>>(load, args.weights + args.lm_head, abi::NO_LAYER);
 }

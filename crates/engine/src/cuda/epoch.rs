@@ -1,0 +1,36 @@
+//! The numbers of steps. A unit of the exchange holds the low 16 bits of its step's: they are never
+//! zero, which is what an empty slot holds, and all slots are emptied before they come again.
+
+/// Steps of a turn, and one that is left out.
+pub(super) const TURN: u32 = 1 << 16;
+
+/// Steps from one epoch to a later one.
+pub(super) fn steps_between(earlier: u32, later: u32) -> u32 {
+    let left_out = (later / TURN).saturating_sub(earlier / TURN);
+    later.saturating_sub(earlier).saturating_sub(left_out)
+}
+
+/// The epoch of the step `steps` before one; less than a turn.
+pub(super) fn before(epoch: u32, steps: u32) -> u32 {
+    let before = epoch.saturating_sub(steps);
+    if before / TURN == epoch / TURN && before % TURN != 0 { before } else { before.saturating_sub(1) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_epoch_before_is_as_many_steps_away() {
+        let next = |epoch: u32| if (epoch + 1) % TURN == 0 { epoch + 2 } else { epoch + 1 };
+        for first in [1, 100, TURN - 40, TURN - 3, TURN - 1, TURN + 1, 3 * TURN - 7] {
+            let mut last = first;
+            for steps in 0..60 {
+                assert_ne!(last % TURN, 0);
+                assert_eq!(steps_between(first, last), steps, "{first} to {last}");
+                assert_eq!(before(last, steps), first, "{steps} before {last}");
+                last = next(last);
+            }
+        }
+    }
+}
