@@ -5,34 +5,40 @@
 // mantissa, as the units that it came in. Columns 0 and 1 of B are the parts; the other six are zero.
 #pragma once
 #include "../ptx/convert.cuh"
+#include "../ptx/memory.cuh"
 #include "../ptx/mma.cuh"
 #include "../shape.cuh"
 
 namespace activation {
 
 // Words of a part: two columns each, with eight to spare, so that the parts' words lie in other banks.
-template <int STEPS>
-constexpr int STRIDE = 8 * STEPS + 8;
+constexpr u32 STRIDE = 8 * shape::STEPS_AHEAD + 8;
 
-// Stores the pair of columns `pair` of the warp's.
-template <int STEPS>
-__device__ __forceinline__ void set(u32* words, int pair, float2 values) {
-  const int within = pair % 8, at = pair - within + within % 4 * 2 + within / 4;
+// Where a lane stores the pair of columns `lane` of its warp's; pairs 32 on lie 32 words on.
+__device__ __forceinline__ u32 pair_address(const u32* words, u32 lane) {
+  const u32 within = lane % 8;
+  return ptx::shared_address(words + lane - within + within % 4 * 2 + within / 4);
+}
+
+// Stores a pair of columns.
+__device__ __forceinline__ void set(u32 address, float2 values) {
 #pragma unroll
-  for (int part = 0; part < shape::PARTS; part++) {
+  for (u32 part = 0; part < shape::PARTS; part++) {
     const u32 word = ptx::bf16_pair(values.x, values.y);
-    words[part * STRIDE<STEPS> + at] = word;
+    ptx::store_shared_at(address + part * STRIDE * 4, word);
     values.x -= bf16_low(word);
     values.y -= bf16_high(word);
   }
 }
 
-// This lane's B operand of a step.
-template <int STEPS>
-__device__ __forceinline__ uint2 operand(const u32* words, int step) {
-  const int part = threadIdx.x % 32 / 4, lane = threadIdx.x % 4;
-  if (part >= shape::PARTS) return {0, 0};
-  return *reinterpret_cast<const uint2*>(&words[part * STRIDE<STEPS> + 8 * step + 2 * lane]);
+// Where this lane's B operand of the first step lies; those of the next follow 8 words on each. Columns of B
+// without a part are zeros.
+__device__ __forceinline__ u32 operand_address(const u32* words, const u8* zeros) {
+  const u32 part = threadIdx.x % 32 / 4, lane = threadIdx.x % 4;
+  if (part >= shape::PARTS) return ptx::shared_address(zeros);
+  return ptx::shared_address(words + part * STRIDE + 2 * lane);
 }
+
+__device__ __forceinline__ uint2 operand(u32 address, int step) { return ptx::load_shared_pair_at(address + 32 * step); }
 
 }  // namespace activation

@@ -389,7 +389,7 @@ __device__ __forceinline__ void keep_output(Consumer& my, bool is_local) {
 #pragma unroll
   for (int at = 0; at < Output::LANE_PAIRS; at++) {
     const int mine = at * 32 + my.lane();
-    if (mine < Output::SLICE_COLUMNS / 2) activation::set<Output::STEPS>(my.shared.x[my.warp()], mine, values[at]);
+    if (mine < Output::SLICE_COLUMNS / 2) activation::set(my.x_pair + at * 32 * 4, values[at]);
   }
   __syncwarp();
 }
@@ -404,27 +404,16 @@ __device__ __forceinline__ void take_output_weights(Consumer& my, u32 layer, uin
     const int fragment = slice_of(my) * Output::SLICE_FRAGMENTS + at;
     Output::Format::widen(part + fragment * Output::Format::BYTES, a + at * (Output::STEPS / Output::SLICE_FRAGMENTS));
   }
-  release_stages<Output::PIECES>(my, layer, abi::Phase::OProj);
+  release_stages<Output::PIECES>(my);
 #pragma unroll
   for (int at = 0; at < Output::STEPS; at++) ptx::pin(a[at]);
-}
-
-// The partial sums of this warp's tile: a row's slices lie side by side.
-__device__ __forceinline__ void multiply_output(Consumer& my, const uint4 (&a)[Output::STEPS], int buffer) {
-  float2 rows[1];
-  products<1, Output::STEPS>(my.shared.x[my.warp()], a, rows);
-  if (my.lane() % 4 != 0) return;
-  float* sums = &my.shared.partial[buffer][0][0];
-  const int row = my.warp() / Output::SLICES * shape::TILE_ROWS + my.lane() / 4;
-  sums[row * Output::SLICES + slice_of(my)] = rows[0].x;
-  sums[(row + 8) * Output::SLICES + slice_of(my)] = rows[0].y;
 }
 
 // The ranks' shares of a long text, published to the ranks of their KV head.
 __device__ __forceinline__ void exchange_shares(Consumer& my, const int2& items, int splits) {
 #pragma unroll 1
   for (int at = items.x; at < items.y; at++) {
-    my.begin_phase();
+    my.begin_phase(abi::Phase::OProj);
     const u32 layer = my.layer;
     const Item item = item_of(at);
     if (item.rank >= splits) continue;
@@ -448,7 +437,7 @@ __device__ __forceinline__ void attend_and_project(Consumer& my) {
   if (!is_local) exchange_shares(my, items, splits);
 #pragma unroll 1
   for (int at = items.x; at < items.y; at++) {
-    my.begin_phase();
+    my.begin_phase(abi::Phase::OProj);
     const u32 layer = my.layer;
     const Item item = item_of(at);
     uint4 a[Output::STEPS];
@@ -471,7 +460,7 @@ __device__ __forceinline__ void attend_and_project(Consumer& my) {
     }
     my.sync();
     keep_output(my, is_local);
-    multiply_output(my, a, buffer);
+    multiply<1, Output::STEPS>(my, a, buffer);
     end_round(my, buffer);
   }
 }

@@ -11,7 +11,7 @@ __device__ __forceinline__ void wait_for_stages(Consumer& my, u32 layer, abi::Ph
   RingCursor cursor = my.cursor;
 #pragma unroll
   for (int stage = 0; stage < STAGES; stage++, cursor.advance()) {
-    if (!my.ok || is_full(my.shared, cursor)) continue;
+    if (is_full(my.shared, cursor) || !my.ok) continue;
     xray::note(my.log, abi::Moment::Starved);
     if (!wait_full(my.args, my.shared, cursor, layer, phase)) my.fail();
     xray::note(my.log, abi::Moment::Fed);
@@ -26,14 +26,11 @@ __device__ __forceinline__ const u8* stage_at(const Consumer& my, int ahead) {
 
 // Releases them, once the warp's lanes have what they need of them.
 template <int STAGES>
-__device__ __forceinline__ void release_stages(Consumer& my, u32 layer, abi::Phase phase) {
-  const bool injected = my.args.injected_kind == abi::INJECTED_NO_RELEASE &&
-                        my.args.injected_block == blockIdx.x && my.args.injected_layer == layer &&
-                        my.args.injected_phase == static_cast<u32>(phase);
+__device__ __forceinline__ void release_stages(Consumer& my) {
   __syncwarp();
 #pragma unroll
   for (int stage = 0; stage < STAGES; stage++, my.cursor.advance()) {
-    if (my.lane() == 0 && !injected) ptx::mbarrier_arrive(&my.shared.empty[my.cursor.stage]);
+    if (my.releases) ptx::mbarrier_arrive(&my.shared.empty[my.cursor.stage]);
   }
 }
 
@@ -46,35 +43,33 @@ __device__ __forceinline__ void widen_run(const u8* run, uint4* a) {
   }
 }
 
-// A warp's part of the next W::SHARE stages of a tile. Behind the block's last tile it is zeros: a branch
-// around the loads would leave registers undefined, which ptxas then keeps through the whole loop.
+// A warp's part of the next W::SHARE stages of a tile. Runs behind a narrow matrix' last are zeros.
 template <class W>
-__device__ __forceinline__ void take_pieces(const Consumer& my, bool exists, int piece, uint4* a) {
+__device__ __forceinline__ void take_pieces(const Consumer& my, int piece, uint4* a) {
   const u8* stage = stage_at(my, W::SHARE == 1 ? 0 : my.warp() / W::STAGE_RUNS);
 #pragma unroll
   for (int own = 0; own < W::PIECE_RUNS; own++) {
     const int mine = piece / W::SHARE * W::PIECE_RUNS + own;
     if (mine >= W::WARP_RUNS) break;
-    const bool has = exists && (W::WHOLE || mine * shape::CONSUMER_WARPS + my.warp() < W::RUNS);
+    const bool exists = W::WHOLE || mine * shape::CONSUMER_WARPS + my.warp() < W::RUNS;
     const int within = W::SHARE == 1 ? own * shape::CONSUMER_WARPS + my.warp() : my.warp() % W::STAGE_RUNS;
-    widen_run<W>(has ? stage + within * W::RUN_BYTES : my.shared.zeros, a + mine * RUN_STEPS);
+    widen_run<W>(exists ? stage + within * W::RUN_BYTES : my.shared.zeros, a + mine * RUN_STEPS);
   }
 }
 
-// Takes this warp's fragments of up to W::TILES tiles into registers, as the A operands of the steps
-// along K, and releases the stages.
+// Takes this warp's fragments of W::TILES tiles into registers, as the A operands of the steps along K,
+// and releases the stages. A round always has W::TILES tiles: behind the block's last, the loader hands
+// over stages that it has not filled, whose rows the epilogue leaves out.
 template <class W>
-__device__ __forceinline__ void take_weights(Consumer& my, int count, u32 layer,
-                                             uint4 (&a)[W::TILES * W::STEPS]) {
+__device__ __forceinline__ void take_weights(Consumer& my, u32 layer, uint4 (&a)[W::TILES * W::STEPS]) {
 #pragma unroll
   for (int tile = 0; tile < W::TILES; tile++) {
-    const bool exists = tile < count;
 #pragma unroll
     for (int piece = 0; piece < W::PIECES; piece += W::SHARE) {
-      constexpr int STAGES = W::SHARE;
-      if (exists) wait_for_stages<STAGES>(my, layer, W::ROW.phase);
-      take_pieces<W>(my, exists, piece, a + tile * W::STEPS);
-      if (exists) release_stages<STAGES>(my, layer, W::ROW.phase);
+      constexpr int STAGES = least(W::SHARE, W::PIECES);
+      wait_for_stages<STAGES>(my, layer, W::ROW.phase);
+      take_pieces<W>(my, piece, a + tile * W::STEPS);
+      release_stages<STAGES>(my);
     }
   }
   // Here, and not behind the gather, where the compiler would put what depends on nothing (32 us).
@@ -118,13 +113,13 @@ __device__ __forceinline__ void add_to_residual(Consumer& my, const Slot& from) 
 template <class W>
 __device__ __forceinline__ void keep(Consumer& my, int mine, float2 value) {
   if (W::PAIRS % 32 != 0 && mine >= W::PAIRS) return;
-  activation::set<W::STEPS>(my.shared.x[my.warp()], mine, {value.x * W::Format::X_SCALE, value.y * W::Format::X_SCALE});
+  activation::set(my.x_pair + (mine - my.lane()) * 4, {value.x * W::Format::X_SCALE, value.y * W::Format::X_SCALE});
 }
 
 // The sums of a tile's rows 8 i + lane / 4, i of 0 and 1, over the columns of `STEPS` steps: of both parts
 // of the activation, in lanes that are multiples of four.
 template <int TILES, int STEPS>
-__device__ __forceinline__ void products(const u32* x, const uint4 (&a)[TILES * STEPS], float2 (&rows)[TILES]) {
+__device__ __forceinline__ void products(u32 x, const uint4 (&a)[TILES * STEPS], float2 (&rows)[TILES]) {
   // Two chains of sums where there is one tile, so that no MMA waits for the one just before it.
   constexpr int CHAINS = TILES == 1 ? 2 : 1;
   float sums[TILES][CHAINS][4];
@@ -132,7 +127,7 @@ __device__ __forceinline__ void products(const u32* x, const uint4 (&a)[TILES * 
   for (int at = 0; at < TILES * CHAINS * 4; at++) sums[at / (CHAINS * 4)][at / 4 % CHAINS][at % 4] = 0.f;
   uint2 b[STEPS];
 #pragma unroll
-  for (int step = 0; step < STEPS; step++) b[step] = activation::operand<STEPS>(x, step);
+  for (int step = 0; step < STEPS; step++) b[step] = activation::operand(x, step);
 #pragma unroll
   for (int step = 0; step < STEPS; step++) {
 #pragma unroll
@@ -152,16 +147,17 @@ __device__ __forceinline__ void products(const u32* x, const uint4 (&a)[TILES * 
 
 // Multiplies the fragments in registers by the warp's activation, and puts the rows' sums where the
 // epilogue finds them.
-template <class W>
-__device__ __forceinline__ void multiply(Consumer& my, const uint4 (&a)[W::TILES * W::STEPS], int buffer) {
-  float2 rows[W::TILES];
-  products<W::TILES, W::STEPS>(my.shared.x[my.warp()], a, rows);
+template <int TILES, int STEPS>
+__device__ __forceinline__ void multiply(Consumer& my, const uint4 (&a)[TILES * STEPS], int buffer) {
+  float2 rows[TILES];
+  products<TILES, STEPS>(my.x_operand, a, rows);
   if (my.lane() % 4 != 0) return;
+  constexpr u32 ROW = sizeof(my.shared.partial[0][0]);
+  const u32 to = my.sum + buffer * u32(sizeof(my.shared.partial[0]));
 #pragma unroll
-  for (int tile = 0; tile < W::TILES; tile++) {
-    const int row = tile * shape::TILE_ROWS + my.lane() / 4;
-    my.shared.partial[buffer][row][my.warp()] = rows[tile].x;
-    my.shared.partial[buffer][row + 8][my.warp()] = rows[tile].y;
+  for (int tile = 0; tile < TILES; tile++) {
+    ptx::store_shared_at(to + tile * shape::TILE_ROWS * ROW, rows[tile].x);
+    ptx::store_shared_at(to + (tile * shape::TILE_ROWS + 8) * ROW, rows[tile].y);
   }
 }
 
@@ -202,7 +198,7 @@ __device__ __forceinline__ void normed_product(Consumer& my, bool is_first) {
   // Once at least: a block without tiles of its own keeps the residual stream, too.
 #pragma unroll 1
   do {
-    my.begin_phase();
+    my.begin_phase(W::ROW.phase);
     uint4 a[W::TILES * W::STEPS];
     u32 weights[W::LANE_PAIRS] = {};
     const bool gathers = first == tiles.x;
@@ -212,7 +208,7 @@ __device__ __forceinline__ void normed_product(Consumer& my, bool is_first) {
       const int mine = at * 32 + my.lane();
       weights[at] = W::has_pair(mine, my.warp()) ? norm[W::pair_of(mine, my.warp())] : 0;
     }
-    take_weights<W>(my, tiles.y - first, layer_of<W>(my), a);
+    take_weights<W>(my, layer_of<W>(my), a);
     const int buffer = my.round % 2;
     wait_for_buffer(my, buffer);
     float squares = 0.f;
@@ -228,7 +224,7 @@ __device__ __forceinline__ void normed_product(Consumer& my, bool is_first) {
       }
       __syncwarp();
     }
-    multiply<W>(my, a, buffer);
+    multiply<W::TILES, W::STEPS>(my, a, buffer);
     if (gathers) {
       squares = warp_sum(squares);
       if (my.lane() == 0) my.shared.squares[buffer][my.warp()] = squares;
@@ -244,9 +240,9 @@ __device__ __forceinline__ void down_product(Consumer& my) {
   const int2 items = my.shared.shares[DOWN_SHARE];
 #pragma unroll 1
   for (int item = items.x; item < items.y; item++) {
-    my.begin_phase();
+    my.begin_phase(W::ROW.phase);
     uint4 a[W::STEPS];
-    take_weights<W>(my, 1, my.layer, a);
+    take_weights<W>(my, my.layer, a);
     const Slot from = slot_of(my.args, my.layer, abi::Phase::GateUp, shape::GATE_UP_SLOT);
     const int buffer = my.round % 2, begin = item % shape::DOWN_SPLITS * (W::COLUMNS / 2);
     wait_for_buffer(my, buffer);
@@ -262,7 +258,7 @@ __device__ __forceinline__ void down_product(Consumer& my) {
       keep<W>(my, at * 32 + my.lane(), used(at) ? values_of(units[at]) : float2{0.f, 0.f});
     }
     __syncwarp();
-    multiply<W>(my, a, buffer);
+    multiply<W::TILES, W::STEPS>(my, a, buffer);
     end_round(my, buffer);
   }
 }

@@ -64,7 +64,8 @@ struct Work {
   static_assert(STAGE_OWN * shape::CONSUMER_WARPS == STAGE_RUNS ||
                     (STAGE_OWN == 0 && SHARE * STAGE_RUNS == shape::CONSUMER_WARPS),
                 "a stage divides among the warps");
-  static_assert(PIECES % SHARE == 0, "every warp has a run of its stages");
+  // A narrow tile may end before every warp has a run.
+  static_assert(PIECES % SHARE == 0 || PIECES < SHARE, "whole turns of stages");
 
   // A warp's steps along K of one tile, 16 columns each; and tiles that its registers hold at a time.
   static constexpr int STEPS = WARP_RUNS * RUN_STEPS;

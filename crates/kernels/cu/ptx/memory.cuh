@@ -25,6 +25,22 @@ __device__ __forceinline__ u32 load_shared(const u32* from) {
   return word;
 }
 
+// ---- shared memory by address: a warp's own, ordered by __syncwarp
+
+__device__ __forceinline__ void store_shared_at(u32 address, u32 word) {
+  asm volatile("st.shared::cta.u32 [%0], %1;" ::"r"(address), "r"(word) : "memory");
+}
+
+__device__ __forceinline__ void store_shared_at(u32 address, float value) {
+  asm volatile("st.shared::cta.f32 [%0], %1;" ::"r"(address), "f"(value) : "memory");
+}
+
+__device__ __forceinline__ uint2 load_shared_pair_at(u32 address) {
+  uint2 pair;
+  asm volatile("ld.shared::cta.v2.u32 {%0, %1}, [%2];" : "=r"(pair.x), "=r"(pair.y) : "r"(address) : "memory");
+  return pair;
+}
+
 // A store to an address if the predicate holds, without a branch. The compiler may move other
 // accesses past it.
 __device__ __forceinline__ void store_shared_if(bool predicate, u32 address, u32 word) {

@@ -2,6 +2,7 @@
 #pragma once
 #include "../ptx/barrier.cuh"
 #include "../ptx/mma.cuh"
+#include "../mma/activation.cuh"
 #include "../ring.cuh"
 
 // A consumer thread's state. The cursor, which names the next stage, and the round are the same in every
@@ -24,15 +25,30 @@ struct Consumer {
   u32 layer = 0;
   // threadIdx.x, as far as the compiler knows another number after every call of `begin_phase`.
   u32 thread = threadIdx.x;
+  // Addresses in shared memory, kept in registers, because computing them takes longer than the accesses
+  // and lies between an arrival and its product: where this lane stores its first pair of the activation,
+  // where its B operand begins, and where its first sum goes.
+  u32 x_pair = ptx::pinned(activation::pair_address(shared.x[threadIdx.x / 32], threadIdx.x % 32));
+  u32 x_operand = ptx::pinned(activation::operand_address(shared.x[threadIdx.x / 32], shared.zeros));
+  u32 sum = ptx::pinned(ptx::shared_address(&shared.partial[0][threadIdx.x % 32 / 4][threadIdx.x / 32]));
+  // Whether this lane releases stages: lane 0, unless a fault is injected.
+  bool releases = false;
 
   __device__ __forceinline__ int warp() const { return int(thread / 32); }
   __device__ __forceinline__ int lane() const { return int(thread % 32); }
 
-  // Called at the begin of every phase. Without it the compiler computes the addresses of all phases before
-  // the first layer and keeps them: 90 registers, which are then missing for the weights.
-  __device__ __forceinline__ void begin_phase() {
+  // Called at the begin of every phase. If `thread` and `layer` were not pinned, the compiler would compute
+  // the addresses of all phases before the first layer and keep them: 60 registers, which are then missing
+  // for the weights.
+  __device__ __forceinline__ void begin_phase(abi::Phase phase) {
     ptx::pin(thread);
     ptx::pin(layer);
+    releases = lane() == 0;
+    if (args.injected_kind == abi::INJECTED_NO_RELEASE) {
+      const u32 named = phase == abi::Phase::LmHead ? u32(abi::NO_LAYER) : layer;
+      releases = releases && !(args.injected_block == blockIdx.x && args.injected_layer == named &&
+                               args.injected_phase == static_cast<u32>(phase));
+    }
   }
 
   // The layer's weights.

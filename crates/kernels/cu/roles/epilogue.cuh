@@ -147,9 +147,12 @@ __device__ __forceinline__ void output_epilogue(Epilogue_& my, const u8* matrix,
     const float first = Scales::row_scale(matrix, shape::Q_DIM, row);
     const float second = Scales::row_scale(matrix, shape::Q_DIM, row + 1);
     const int buffer = begin_sums(my);
-    const float* sums = &my.shared.partial[buffer][0][0] + 2 * my.lane() * OutputWork::SLICES;
-    const float2 values = {tree_sum<OutputWork::SLICES>(sums) * first,
-                           tree_sum<OutputWork::SLICES>(sums + OutputWork::SLICES) * second};
+    // The warps that share a tile lie side by side in its rows.
+    const int tile = my.lane() / 8, within = 2 * my.lane() % shape::TILE_ROWS;
+    const auto sum = [&](int row) {
+      return tree_sum<OutputWork::SLICES>(&my.shared.partial[buffer][row][tile * OutputWork::SLICES]);
+    };
+    const float2 values = {sum(within) * first, sum(within + 1) * second};
     if (!my.failed) Handoff::publish(my.args, to, item * shape::O_PROJ_LINE + my.lane(), values);
     end_sums(my, buffer);
   }

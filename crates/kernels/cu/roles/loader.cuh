@@ -34,7 +34,8 @@ struct Loader {
     return true;
   }
 
-  // Loads one stage: `parts` parts of `bytes` bytes each, `stride` bytes apart. Returns false on abort.
+  // Loads one stage: `parts` parts of `bytes` bytes each, `stride` bytes apart; none: hands it over as it
+  // is. Returns false on abort.
   __device__ __forceinline__ bool operator()(const u8* from, u32 bytes, u32 parts, u32 stride, u32 layer,
                                              abi::Phase phase) {
     const int stage = cursor.stage;
@@ -49,7 +50,9 @@ struct Loader {
     const bool injected = args.injected_kind == abi::INJECTED_NO_LOAD &&
                          args.injected_block == blockIdx.x && args.injected_layer == layer &&
                          args.injected_phase == static_cast<u32>(phase);
-    if (!injected) {
+    if (parts == 0) {
+      ptx::mbarrier_arrive(&shared.full[stage]);
+    } else if (!injected) {
       ptx::mbarrier_arrive_expect(&shared.full[stage], parts * bytes);
 #pragma unroll 1
       for (u32 part = 0; part < parts; part++) {
@@ -97,8 +100,18 @@ template <class W>
 __device__ __forceinline__ bool load_matrix(Loader& load, const u8* matrix, u32 layer) {
   const int2 share = load.shared.shares[W::SHARE_AT];
   using Format = typename W::Format;
-  return load_tiles<Format>(load, matrix, share.x, share.y, W::COLUMNS, 0,
-                            Tiles<Format>::stream_bytes(W::COLUMNS), layer, W::ROW.phase);
+  if (!load_tiles<Format>(load, matrix, share.x, share.y, W::COLUMNS, 0,
+                          Tiles<Format>::stream_bytes(W::COLUMNS), layer, W::ROW.phase)) {
+    return false;
+  }
+  // Rounds are of W::TILES tiles, and there is one at least.
+  const int rounds = max(1, (share.y - share.x + W::TILES - 1) / W::TILES);
+  const int empty = (rounds * W::TILES - (share.y - share.x)) * W::PIECES;
+#pragma unroll 1
+  for (int stage = 0; stage < empty; stage++) {
+    if (!load(matrix, 0, 0, 0, layer, W::ROW.phase)) return false;
+  }
+  return true;
 }
 
 // This block's items of the O projection: the parts of a stage are of neighbouring tiles.
