@@ -105,8 +105,8 @@ constexpr int RANKS = (HIDDEN + ITEM_TILES * TILE_ROWS - 1) / (ITEM_TILES * TILE
 constexpr int SPLITS = smaller(KV_SPLITS, RANKS);
 // Splits of the down projection's columns: a warp's part of them is 12 steps at most.
 constexpr int DOWN_SPLITS = 2 * ((INTERMEDIATE + 6143) / 6144);
-// Pairs of the residual stream that a lane holds.
-constexpr int RESIDUAL_PAIRS = ((HIDDEN + RUN_COLUMNS * CONSUMER_WARPS - 1) / (RUN_COLUMNS * CONSUMER_WARPS) * RUN_COLUMNS / 2 + 31) / 32;
+// Floats of a warp's part of the residual stream, in whole pairs a lane.
+constexpr int RESIDUAL_FLOATS = 64 * (((HIDDEN + RUN_COLUMNS * CONSUMER_WARPS - 1) / (RUN_COLUMNS * CONSUMER_WARPS) * RUN_COLUMNS / 2 + 31) / 32);
 // Pairs of values that a block publishes in a phase, at the grid of the row; and from one
 // block's first unit to the next one's, whole lines.
 constexpr int QKV_PER = TILE_ROWS / 2 * ((QKV_DIM + TILE_ROWS * GRID - 1) / (TILE_ROWS * GRID));
@@ -231,6 +231,8 @@ struct Shared {
   alignas(16) float partial[2][shape::ROUND_ROWS][shape::PARTIAL_STRIDE];
   // Norm: each warp's sum of squares, with the partial sums of a phase's first round.
   alignas(16) float squares[2][shape::CONSUMER_WARPS];
+  // Each warp's columns of the residual stream: every block has all of it.
+  alignas(16) float residual[shape::CONSUMER_WARPS][shape::RESIDUAL_FLOATS];
   // A run of weights that are zero.
   alignas(16) u8 zeros[1024];
   // Attention: each warp's sum over its positions, of the group's query heads.

@@ -74,7 +74,7 @@ const fn plain() -> Tuning {
         stage_bytes: 16_384,
         kv_chunk: 32,
         kv_splits: 16,
-        kv_local: 128,
+        kv_local: 64,
         kv_ahead: 4,
         xray: 0,
     }

@@ -57,6 +57,8 @@ pub const SHARED: &[SharedField] = &[
         "Sums of each warp over its columns, for a round's rows; two rounds in turn.")),
     aligned(16, field("squares", FLOAT, &[number!(2), tuning!(consumer_warps)],
         "Norm: each warp's sum of squares, with the partial sums of a phase's first round.")),
+    aligned(16, field("residual", FLOAT, &[tuning!(consumer_warps), size!(residual_floats)],
+        "Each warp's columns of the residual stream: every block has all of it.")),
     aligned(16, field("zeros", U8, &[number!(1024)],
         "A run of weights that are zero.")),
     aligned(16, field("outputs", FLOAT, &[tuning!(consumer_warps), size!(group_dim)],

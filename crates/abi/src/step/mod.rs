@@ -135,9 +135,10 @@ wire_sizes! {
         splits: int = smaller(kv_splits, ranks);
         /// Splits of the down projection's columns: a warp's part of them is 12 steps at most.
         down_splits: int = 2 * ((intermediate + 6143) / 6144);
-        /// Pairs of the residual stream that a lane holds.
-        residual_pairs: int =
-            ((hidden + run_columns * consumer_warps - 1) / (run_columns * consumer_warps) * run_columns / 2 + 31) / 32;
+        /// Floats of a warp's part of the residual stream, in whole pairs a lane.
+        residual_floats: int = 64
+            * (((hidden + run_columns * consumer_warps - 1) / (run_columns * consumer_warps)
+                * run_columns / 2 + 31) / 32);
 
         /// Pairs of values that a block publishes in a phase, at the grid of the row; and from one
         /// block's first unit to the next one's, whole lines.
@@ -274,8 +275,8 @@ mod tests {
             stage_bytes: 16_384,
             kv_chunk: 32,
             kv_splits: 16,
-            kv_local: 128,
-            kv_ahead: 8,
+            kv_local: 64,
+            kv_ahead: 4,
             xray: 1,
         };
         let sizes = Sizes::of(&dims, &tuning);

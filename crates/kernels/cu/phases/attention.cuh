@@ -9,6 +9,7 @@
 // A lane holds the dimensions 2 l, 2 l + 1, 64 + 2 l and 65 + 2 l of a head (l its number): the pairs that
 // RoPE rotates, as the units of the exchange hold them. The KV cache keeps a row in that order.
 #pragma once
+#include "../ptx/approximate.cuh"
 #include "../ptx/convert.cuh"
 #include "product.cuh"
 
@@ -18,6 +19,13 @@ namespace attention {
 constexpr int AHEAD = shape::KV_AHEAD;
 static_assert(AHEAD % 2 == 0, "pairs");
 constexpr int HEADS = shape::GROUP_HEADS;
+// Heads of a warp where every rank attends to all positions: one, if the warps divide among the heads. A warp
+// with both heads loads keys and values once, but has twice the instructions.
+constexpr int LOCAL_HEADS =
+    shape::CONSUMER_WARPS % HEADS == 0 && shape::CONSUMER_WARPS / HEADS % 4 == 0 ? 1 : HEADS;
+// Warps that share the positions of `H` heads.
+template <int H>
+constexpr int WARPS = shape::CONSUMER_WARPS * H / HEADS;
 constexpr int HEAD_PAIRS = shape::HEAD_DIM / 2;
 constexpr int CHUNK_ROUNDS = shape::KV_CHUNK / shape::CONSUMER_WARPS;
 static_assert(CHUNK_ROUNDS == 2, "a warp has two positions of a chunk");
@@ -43,13 +51,19 @@ __device__ __forceinline__ void unpack(uint2 words, float (&values)[4]) {
   values[3] = bf16_high(words.y);
 }
 
-// The positions of one of `splits` shares of the KV range, and this warp's among them.
+// This warp's positions: of the one of `splits` shares of the KV range, or of all of it.
+template <int H>
 struct Share {
   int split, splits;
 
-  // A warp's `at`-th position.
+  // A warp's `at`-th position; `warp` counts among those with the same heads.
   __device__ __forceinline__ u32 position(int at, int warp) const {
+    if (H < HEADS || splits == 1) return u32(at * WARPS<H> + warp);
     return u32((split + splits * (at / 2)) * shape::KV_CHUNK + at % 2 * shape::CONSUMER_WARPS + warp);
+  }
+
+  __device__ __forceinline__ bool has_newest(u32 newest, int warp) const {
+    return newest % WARPS<H> == u32(warp) && (splits == 1 || newest / shape::KV_CHUNK % splits == u32(split));
   }
 };
 
@@ -59,13 +73,14 @@ struct Loaded {
 };
 
 // Loads a warp's positions from the `first`-th on; the newest is not in the cache yet.
-__device__ __forceinline__ void load_positions(const Consumer& my, u32 layer, int kv_head, Share share, int first,
+template <int H>
+__device__ __forceinline__ void load_positions(const Consumer& my, u32 layer, int kv_head, Share<H> share, int first,
                                                Loaded& loaded) {
   const uint2* keys = cache_rows(my, layer, 0, kv_head);
   const uint2* values = cache_rows(my, layer, 1, kv_head);
 #pragma unroll
   for (int at = 0; at < AHEAD; at++) {
-    const u32 position = share.position(first + at, my.warp());
+    const u32 position = share.position(first + at, my.warp() % WARPS<H>);
     loaded.keys[at] = loaded.values[at] = {0, 0};
     if (position >= my.args.position) continue;
     loaded.keys[at] = keys[position * (shape::HEAD_DIM / 4)];
@@ -93,7 +108,7 @@ __device__ __forceinline__ HeadConstants head_constants(const Consumer& my, u32 
 // RMSNorm of a head, then RoPE, then `scale`.
 __device__ __forceinline__ void norm_and_rotate(float (&x)[4], float squares, uint2 weights, const float4& angles,
                                                 float eps, float scale) {
-  const float rms = rsqrtf(squares / shape::HEAD_DIM + eps) * scale;
+  const float rms = ptx::reciprocal_sqrt(squares / shape::HEAD_DIM + eps) * scale;
   const float a = x[0] * rms * bf16_low(weights.x), b = x[1] * rms * bf16_high(weights.x);
   const float c = x[2] * rms * bf16_low(weights.y), d = x[3] * rms * bf16_high(weights.y);
   x[0] = a * angles.x - c * angles.y;
@@ -102,31 +117,34 @@ __device__ __forceinline__ void norm_and_rotate(float (&x)[4], float squares, ui
   x[3] = d * angles.z + b * angles.w;
 }
 
-// The group's query heads, and in the warp that has the newest position its key and value.
+// A warp's query heads, and in the warp that has the newest position its key and value.
+template <int H>
 struct Heads {
-  float query[HEADS][4];
+  float query[H][4];
   uint2 key, value;
 };
 
 // Gathers the heads, norms and rotates them. Every warp does so for itself: no barrier.
+template <int H>
 __device__ __forceinline__ void gather_heads(Consumer& my, u32 layer, int kv_head, bool has_newest,
-                                             const HeadConstants& constants, Heads& heads) {
+                                             const HeadConstants& constants, Heads<H>& heads) {
   xray::note(my.log, abi::Moment::AskedHeads, layer);
   inject_delay(my.args, layer, abi::Phase::Qkv);
   const Slot from = slot_of(my.args, layer, abi::Phase::Qkv, shape::QKV_SLOT);
-  constexpr int N = 2 * HEADS + 4;
-  const auto used = [&](int at) { return at < 2 * HEADS || has_newest; };
+  constexpr int N = 2 * H + 4;
+  const int first = kv_head * HEADS + my.warp() / WARPS<H> * H;
+  const auto used = [&](int at) { return at < 2 * H || has_newest; };
   const auto place = [&](int at) {
-    const int which = at / 2 - HEADS;
-    const int head = which < 0 ? kv_head * HEADS + at / 2 : shape::HEADS + which * shape::KV_HEADS + kv_head;
+    const int which = at / 2 - H;
+    const int head = which < 0 ? first + at / 2 : shape::HEADS + which * shape::KV_HEADS + kv_head;
     return QkvSums::place(head * HEAD_PAIRS + at % 2 * 32 + my.lane(), 0);
   };
   u64 units[N];
   if (!Handoff::poll(my.args, my.log, my.ok, from, used, place, units)) my.fail();
   xray::note(my.log, abi::Moment::Gathered);
-  float x[HEADS + 1][4], squares[HEADS + 1];
+  float x[H + 1][4], squares[H + 1];
 #pragma unroll
-  for (int head = 0; head <= HEADS; head++) {
+  for (int head = 0; head <= H; head++) {
     const float2 low = values_of(units[2 * head]), high = values_of(units[2 * head + 1]);
     x[head][0] = low.x, x[head][1] = low.y, x[head][2] = high.x, x[head][3] = high.y;
     squares[head] = low.x * low.x + low.y * low.y + high.x * high.x + high.y * high.y;
@@ -134,98 +152,109 @@ __device__ __forceinline__ void gather_heads(Consumer& my, u32 layer, int kv_hea
 #pragma unroll
   for (int lane = 16; lane > 0; lane /= 2) {
 #pragma unroll
-    for (int head = 0; head <= HEADS; head++) squares[head] += __shfl_xor_sync(~0u, squares[head], lane);
+    for (int head = 0; head <= H; head++) squares[head] += __shfl_xor_sync(~0u, squares[head], lane);
   }
   // Scores are scaled to base 2, for exp2.
   constexpr float LOG2_E = 1.4426950408889634f;
-  const float scale = LOG2_E * rsqrtf(float(shape::HEAD_DIM));
+  const float scale = LOG2_E * 0.08838834764831845f;
 #pragma unroll
-  for (int head = 0; head < HEADS; head++) {
+  for (int head = 0; head < H; head++) {
     norm_and_rotate(x[head], squares[head], constants.query, constants.angles, my.args.norm_eps, scale);
 #pragma unroll
     for (int at = 0; at < 4; at++) heads.query[head][at] = x[head][at];
   }
-  norm_and_rotate(x[HEADS], squares[HEADS], constants.key, constants.angles, my.args.norm_eps, 1.f);
-  heads.key = {ptx::bf16_pair(x[HEADS][0], x[HEADS][1]), ptx::bf16_pair(x[HEADS][2], x[HEADS][3])};
+  heads.key = heads.value = {0, 0};
+  if (!has_newest) return;
+  norm_and_rotate(x[H], squares[H], constants.key, constants.angles, my.args.norm_eps, 1.f);
+  heads.key = {ptx::bf16_pair(x[H][0], x[H][1]), ptx::bf16_pair(x[H][2], x[H][3])};
   const float2 low = values_of(units[N - 2]), high = values_of(units[N - 1]);
   heads.value = {ptx::bf16_pair(low.x, low.y), ptx::bf16_pair(high.x, high.y)};
 }
 
-// A warp's online softmax over its positions, of every query head of the group.
+// A warp's online softmax over its positions, of its query heads.
+template <int H>
 struct Running {
-  float largest[HEADS], weights[HEADS], output[HEADS][4];
+  float largest[H], weights[H], output[H][4];
 };
 
-// Adds two positions, the first of which exists.
-__device__ __forceinline__ void take_in(Running& running, const Heads& heads, const uint2 (&keys)[2],
-                                        const uint2 (&values)[2], bool second) {
-  float scores[2][HEADS];
+// Adds `COUNT` positions.
+template <int COUNT, int H>
+__device__ __forceinline__ void take_in(Running<H>& running, const Heads<H>& heads, const uint2 (&keys)[COUNT],
+                                        const uint2 (&values)[COUNT]) {
+  float scores[COUNT][H];
 #pragma unroll
-  for (int at = 0; at < 2; at++) {
+  for (int at = 0; at < COUNT; at++) {
     float key[4];
     unpack(keys[at], key);
 #pragma unroll
-    for (int head = 0; head < HEADS; head++) {
+    for (int head = 0; head < H; head++) {
       const float(&q)[4] = heads.query[head];
-      scores[at][head] = q[0] * key[0] + q[1] * key[1] + q[2] * key[2] + q[3] * key[3];
+      scores[at][head] = (q[0] * key[0] + q[1] * key[1]) + (q[2] * key[2] + q[3] * key[3]);
     }
   }
 #pragma unroll
   for (int lane = 16; lane > 0; lane /= 2) {
 #pragma unroll
-    for (int at = 0; at < 2 * HEADS; at++) {
-      scores[at / HEADS][at % HEADS] += __shfl_xor_sync(~0u, scores[at / HEADS][at % HEADS], lane);
+    for (int at = 0; at < COUNT * H; at++) {
+      scores[at / H][at % H] += __shfl_xor_sync(~0u, scores[at / H][at % H], lane);
     }
   }
-  float value[2][4];
-  unpack(values[0], value[0]);
-  unpack(values[1], value[1]);
+  float value[COUNT][4];
 #pragma unroll
-  for (int head = 0; head < HEADS; head++) {
-    if (!second) scores[1][head] = MINUS_INFINITY;
-    const float largest = fmaxf(running.largest[head], fmaxf(scores[0][head], scores[1][head]));
-    const float rescale = exp2f(running.largest[head] - largest);
-    const float first_weight = exp2f(scores[0][head] - largest), second_weight = exp2f(scores[1][head] - largest);
+  for (int at = 0; at < COUNT; at++) unpack(values[at], value[at]);
+#pragma unroll
+  for (int head = 0; head < H; head++) {
+    float largest = running.largest[head];
+#pragma unroll
+    for (int at = 0; at < COUNT; at++) largest = fmaxf(largest, scores[at][head]);
+    const float rescale = ptx::exp2(running.largest[head] - largest);
     running.largest[head] = largest;
-    running.weights[head] = running.weights[head] * rescale + first_weight + second_weight;
+    running.weights[head] *= rescale;
 #pragma unroll
-    for (int at = 0; at < 4; at++) {
-      running.output[head][at] =
-          running.output[head][at] * rescale + first_weight * value[0][at] + second_weight * value[1][at];
+    for (int dim = 0; dim < 4; dim++) running.output[head][dim] *= rescale;
+#pragma unroll
+    for (int at = 0; at < COUNT; at++) {
+      const float weight = ptx::exp2(scores[at][head] - largest);
+      running.weights[head] += weight;
+#pragma unroll
+      for (int dim = 0; dim < 4; dim++) running.output[head][dim] += weight * value[at][dim];
     }
   }
 }
 
 // A warp's sums over its positions, into shared memory.
-__device__ __forceinline__ void store_sums(Consumer& my, const Running& running) {
+template <int H>
+__device__ __forceinline__ void store_sums(Consumer& my, const Running<H>& running) {
+  const int warp = my.warp() % WARPS<H>, first = my.warp() / WARPS<H> * H;
 #pragma unroll
-  for (int head = 0; head < HEADS; head++) {
-    float* row = &my.shared.outputs[my.warp()][head * shape::HEAD_DIM + 2 * my.lane()];
+  for (int head = 0; head < H; head++) {
+    float* row = &my.shared.outputs[warp][(first + head) * shape::HEAD_DIM + 2 * my.lane()];
     *reinterpret_cast<float2*>(row) = {running.output[head][0], running.output[head][1]};
     *reinterpret_cast<float2*>(row + HEAD_PAIRS) = {running.output[head][2], running.output[head][3]};
     if (my.lane() == 0) {
-      my.shared.largest[head][my.warp()] = running.largest[head];
-      my.shared.weights[head][my.warp()] = running.weights[head];
+      my.shared.largest[first + head][warp] = running.largest[head];
+      my.shared.weights[first + head][warp] = running.weights[head];
     }
   }
 }
 
 // A warp attends to its positions of a share, and stores its sums; the block's barrier follows. The first
 // positions were loaded before.
-__device__ __forceinline__ void attend(Consumer& my, u32 layer, Item item, Share share, bool writes,
+template <int H>
+__device__ __forceinline__ void attend(Consumer& my, u32 layer, Item item, Share<H> share, bool writes,
                                        const HeadConstants& constants, Loaded& loaded) {
   const u32 newest = my.args.position;
-  const bool has_newest = newest % shape::CONSUMER_WARPS == u32(my.warp()) &&
-                          newest / shape::KV_CHUNK % share.splits == u32(share.split);
-  Heads heads;
-  gather_heads(my, layer, item.kv_head, has_newest, constants, heads);
-  if (has_newest && writes) {
+  const int warp = my.warp() % WARPS<H>;
+  const bool has_newest = share.has_newest(newest, warp);
+  Heads<H> heads;
+  gather_heads<H>(my, layer, item.kv_head, has_newest, constants, heads);
+  if (has_newest && writes && my.warp() < WARPS<H>) {
     cache_rows(my, layer, 0, item.kv_head)[newest * (shape::HEAD_DIM / 4)] = heads.key;
     cache_rows(my, layer, 1, item.kv_head)[newest * (shape::HEAD_DIM / 4)] = heads.value;
   }
-  Running running;
+  Running<H> running;
 #pragma unroll
-  for (int head = 0; head < HEADS; head++) {
+  for (int head = 0; head < H; head++) {
     running.largest[head] = MINUS_INFINITY;
     running.weights[head] = 0.f;
 #pragma unroll
@@ -237,19 +266,23 @@ __device__ __forceinline__ void attend(Consumer& my, u32 layer, Item item, Share
     bool done = false;
 #pragma unroll
     for (int at = 0; at < AHEAD; at += 2) {
-      const u32 position = share.position(first + at, my.warp()), next = position + shape::CONSUMER_WARPS;
+      const u32 position = share.position(first + at, warp), next = share.position(first + at + 1, warp);
       done = done || position > newest;
       if (done) continue;
       uint2 keys[2] = {loaded.keys[at], loaded.keys[at + 1]}, values[2] = {loaded.values[at], loaded.values[at + 1]};
       if (position == newest) keys[0] = heads.key, values[0] = heads.value;
       if (next == newest) keys[1] = heads.key, values[1] = heads.value;
-      take_in(running, heads, keys, values, next <= newest);
+      if (next <= newest) {
+        take_in<2, H>(running, heads, keys, values);
+      } else {
+        take_in<1, H>(running, heads, {keys[0]}, {values[0]});
+      }
     }
     first += AHEAD;
-    if (done || share.position(first, my.warp()) > newest) break;
-    load_positions(my, layer, item.kv_head, share, first, loaded);
+    if (done || share.position(first, warp) > newest) break;
+    load_positions<H>(my, layer, item.kv_head, share, first, loaded);
   }
-  store_sums(my, running);
+  store_sums<H>(my, running);
 }
 
 // The sum of `COUNT` partial results of a head for one pair of dimensions.
@@ -281,7 +314,7 @@ __device__ __forceinline__ Combined combine(Consumer& my, const float* outputs, 
   // A lane computes one factor, and the warp reads all of them.
   float* factors = reinterpret_cast<float*>(my.shared.x[my.warp()]);
   __syncwarp();
-  if (my.lane() < COUNT) factors[my.lane()] = exp2f(scores[my.lane()] - all.largest);
+  if (my.lane() < COUNT) factors[my.lane()] = ptx::exp2(scores[my.lane()] - all.largest);
   __syncwarp();
 #pragma unroll
   for (int at = 0; at < COUNT; at += 4) {
@@ -358,7 +391,7 @@ __device__ __forceinline__ void gather_shares(Consumer& my, u32 layer, Item item
     for (int of = 0; of < RANKS; of++) {
       if (!used(2 * of)) continue;
       const float2 output = values_of(units[2 * of]), scale = values_of(units[2 * of + 1]);
-      const float factor = exp2f(scale.x - all.largest);
+      const float factor = ptx::exp2(scale.x - all.largest);
       all.weights += scale.y * factor;
       all.output.x += output.x * factor;
       all.output.y += output.y * factor;
@@ -379,11 +412,11 @@ __device__ __forceinline__ void keep_output(Consumer& my, bool is_local) {
   for (int at = 0; at < Output::LANE_PAIRS; at++) {
     const int pair = pair_of(my, at), head = pair / HEAD_PAIRS;
     const Combined all =
-        is_local ? combine<shape::CONSUMER_WARPS>(my, &my.shared.outputs[0][2 * pair], my.shared.largest[head],
+        is_local ? combine<WARPS<LOCAL_HEADS>>(my, &my.shared.outputs[0][2 * pair], my.shared.largest[head],
                                                   my.shared.weights[head], false)
                  : combine<shape::ITEM_TILES>(my, &my.shared.merged[0][2 * pair], my.shared.merged_largest[head],
                                               my.shared.merged_weights[head], false);
-    const float factor = __fdividef(Output::Format::X_SCALE, all.weights);
+    const float factor = Output::Format::X_SCALE * ptx::reciprocal(all.weights);
     values[at] = {all.output.x * factor, all.output.y * factor};
   }
 #pragma unroll
@@ -420,11 +453,11 @@ __device__ __forceinline__ void exchange_shares(Consumer& my, const int2& items,
     xray::note(my.log, abi::Moment::Entered, layer);
     const HeadConstants constants = head_constants(my, layer);
     Loaded loaded;
-    load_positions(my, layer, item.kv_head, {item.rank, splits}, 0, loaded);
+    load_positions<HEADS>(my, layer, item.kv_head, {item.rank, splits}, 0, loaded);
     // Here, since a warp that is behind may still read the sums of the layer before.
     wait_for_buffer(my, my.round % 2);
     if (at > items.x) my.sync();
-    attend(my, layer, item, {item.rank, splits}, true, constants, loaded);
+    attend<HEADS>(my, layer, item, {item.rank, splits}, true, constants, loaded);
     my.sync();
     publish_share(my, layer, item);
   }
@@ -445,11 +478,11 @@ __device__ __forceinline__ void attend_and_project(Consumer& my) {
     if (is_local) {
       const HeadConstants constants = head_constants(my, layer);
       Loaded loaded;
-      load_positions(my, layer, item.kv_head, {0, 1}, 0, loaded);
+      load_positions<LOCAL_HEADS>(my, layer, item.kv_head, {0, 1}, 0, loaded);
       wait_for_buffer(my, buffer);
       // Before a second item: slower warps may still read the first one's sums.
       if (at > items.x) my.sync();
-      attend(my, layer, item, {0, 1}, item.rank == 0, constants, loaded);
+      attend<LOCAL_HEADS>(my, layer, item, {0, 1}, item.rank == 0, constants, loaded);
       // Not before: with these 16 registers more, attention spills.
       take_output_weights(my, layer, a);
     } else {

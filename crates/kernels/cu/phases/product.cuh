@@ -77,6 +77,11 @@ __device__ __forceinline__ void take_weights(Consumer& my, u32 layer, uint4 (&a)
   for (int at = 0; at < W::TILES * W::STEPS; at++) ptx::pin(a[at]);
 }
 
+// A lane's pair of the residual stream, in shared memory: nobody else reads it.
+__device__ __forceinline__ float2& residual(Consumer& my, int at) {
+  return reinterpret_cast<float2*>(my.shared.residual[my.warp()])[at * 32 + my.lane()];
+}
+
 // This lane's pairs of the token's embedding: the residual stream at the step's begin.
 __device__ __forceinline__ void begin_residual(Consumer& my, u32 token) {
   using W = Work<Qkv, LayerFormat>;
@@ -84,13 +89,24 @@ __device__ __forceinline__ void begin_residual(Consumer& my, u32 token) {
 #pragma unroll
   for (int at = 0; at < W::LANE_PAIRS; at++) {
     const int mine = at * 32 + my.lane();
-    my.residual[at] = {0.f, 0.f};
+    residual(my, at) = {0.f, 0.f};
     if (!W::has_pair(mine, my.warp())) continue;
-    my.residual[at] = Tiles<HeadFormat>::element_pair(embedding, shape::HIDDEN, int(token), 2 * W::pair_of(mine, my.warp()));
+    residual(my, at) = Tiles<HeadFormat>::element_pair(embedding, shape::HIDDEN, int(token), 2 * W::pair_of(mine, my.warp()));
   }
 }
 
-// Adds a phase's partial sums to this lane's pairs of the residual stream, in their order.
+// The sum of `COUNT` values, as a tree.
+template <int COUNT>
+__device__ __forceinline__ float2 sum_of(const u64* units) {
+  if constexpr (COUNT == 1) {
+    return values_of(units[0]);
+  } else {
+    const float2 a = sum_of<COUNT / 2>(units), b = sum_of<COUNT - COUNT / 2>(units + COUNT / 2);
+    return {a.x + b.x, a.y + b.y};
+  }
+}
+
+// Adds a phase's partial sums to this lane's pairs of the residual stream.
 template <class W, class From>
 __device__ __forceinline__ void add_to_residual(Consumer& my, const Slot& from) {
   constexpr int N = W::LANE_PAIRS * From::SUMS;
@@ -101,11 +117,10 @@ __device__ __forceinline__ void add_to_residual(Consumer& my, const Slot& from) 
   u64 units[N];
   if (!Handoff::poll(my.args, my.log, my.ok, from, used, place, units)) my.fail();
 #pragma unroll
-  for (int at = 0; at < N; at++) {
-    if (!used(at)) continue;
-    const float2 sum = values_of(units[at]);
-    my.residual[at / From::SUMS].x += sum.x;
-    my.residual[at / From::SUMS].y += sum.y;
+  for (int at = 0; at < W::LANE_PAIRS; at++) {
+    if (!used(at * From::SUMS)) continue;
+    const float2 sum = sum_of<From::SUMS>(units + at * From::SUMS), before = residual(my, at);
+    residual(my, at) = {before.x + sum.x, before.y + sum.y};
   }
 }
 
@@ -153,7 +168,7 @@ __device__ __forceinline__ void multiply(Consumer& my, const uint4 (&a)[TILES * 
   products<TILES, STEPS>(my.x_operand, a, rows);
   if (my.lane() % 4 != 0) return;
   constexpr u32 ROW = sizeof(my.shared.partial[0][0]);
-  const u32 to = my.sum + buffer * u32(sizeof(my.shared.partial[0]));
+  const u32 to = ptx::shared_address(&my.shared.partial[buffer][my.lane() / 4][my.warp()]);
 #pragma unroll
   for (int tile = 0; tile < TILES; tile++) {
     ptx::store_shared_at(to + tile * shape::TILE_ROWS * ROW, rows[tile].x);
@@ -193,15 +208,14 @@ __device__ __forceinline__ Slot input_of(const Consumer& my) {
 // the step's first.
 template <class W, class From>
 __device__ __forceinline__ void normed_product(Consumer& my, bool is_first) {
-  const int2 tiles = my.shared.shares[W::SHARE_AT];
-  int first = tiles.x;
-  // Once at least: a block without tiles of its own keeps the residual stream, too.
+  // One at least: a block without tiles of its own keeps the residual stream, too.
+  int rounds = rounds_of<W>(my.shared);
+  bool gathers = true;
 #pragma unroll 1
   do {
     my.begin_phase(W::ROW.phase);
     uint4 a[W::TILES * W::STEPS];
     u32 weights[W::LANE_PAIRS] = {};
-    const bool gathers = first == tiles.x;
     const u32* norm = norm_of<W>(my);
 #pragma unroll
     for (int at = 0; gathers && at < W::LANE_PAIRS; at++) {
@@ -218,7 +232,7 @@ __device__ __forceinline__ void normed_product(Consumer& my, bool is_first) {
       xray::note(my.log, abi::Moment::Gathered);
 #pragma unroll
       for (int at = 0; at < W::LANE_PAIRS; at++) {
-        const float2 value = my.residual[at];
+        const float2 value = residual(my, at);
         squares += value.x * value.x + value.y * value.y;
         keep<W>(my, at * 32 + my.lane(), {value.x * bf16_low(weights[at]), value.y * bf16_high(weights[at])});
       }
@@ -230,8 +244,8 @@ __device__ __forceinline__ void normed_product(Consumer& my, bool is_first) {
       if (my.lane() == 0) my.shared.squares[buffer][my.warp()] = squares;
     }
     end_round(my, buffer);
-    first += W::TILES;
-  } while (first < tiles.y);
+    gathers = false;
+  } while (--rounds > 0);
 }
 
 // The down projection: an item is one tile by one split of its columns.

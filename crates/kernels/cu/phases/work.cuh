@@ -114,6 +114,8 @@ template <int SUMS_, int PER, int LINE>
 struct Sums {
   static constexpr int SUMS = SUMS_;
   __device__ static __forceinline__ int place(int pair, int sum) {
+    // Without the division the places of one lane are one address and constants.
+    if constexpr (SUMS == 1 && PER == LINE) return pair;
     return (pair / PER * SUMS + sum) * LINE + pair % PER;
   }
 };
@@ -139,4 +141,11 @@ __device__ __forceinline__ void find_shares(Shared& shared) {
   shared.shares[GATE_UP_SHARE] = share_of(shape::tiles(shape::GATE_UP_DIM, shape::TILE_ROWS));
   shared.shares[DOWN_SHARE] = share_of(DOWN_ITEMS);
   shared.shares[HEAD_SHARE] = share_of(shape::tiles(shape::VOCAB, shape::TILE_ROWS));
+}
+
+// Rounds of this block's tiles, one at least.
+template <class W>
+__device__ __forceinline__ int rounds_of(const Shared& shared) {
+  const int2 tiles = shared.shares[W::SHARE_AT];
+  return max(1, (tiles.y - tiles.x + W::TILES - 1) / W::TILES);
 }

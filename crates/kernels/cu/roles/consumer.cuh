@@ -16,8 +16,6 @@ struct Consumer {
   // False once a wait of this thread has failed. It then runs on to the step's end without waiting, so
   // that every barrier of the block is met, and the block publishes nothing more.
   bool ok = true;
-  // This lane's pairs of the residual stream; every block has all of it, added up in the same order.
-  float2 residual[shape::RESIDUAL_PAIRS] = {};
   // Empty in builds without the X-ray.
   ::xray::Notes log;
 
@@ -27,10 +25,9 @@ struct Consumer {
   u32 thread = threadIdx.x;
   // Addresses in shared memory, kept in registers, because computing them takes longer than the accesses
   // and lies between an arrival and its product: where this lane stores its first pair of the activation,
-  // where its B operand begins, and where its first sum goes.
+  // and where its B operand begins.
   u32 x_pair = ptx::pinned(activation::pair_address(shared.x[threadIdx.x / 32], threadIdx.x % 32));
   u32 x_operand = ptx::pinned(activation::operand_address(shared.x[threadIdx.x / 32], shared.zeros));
-  u32 sum = ptx::pinned(ptx::shared_address(&shared.partial[0][threadIdx.x % 32 / 4][threadIdx.x / 32]));
   // Whether this lane releases stages: lane 0, unless a fault is injected.
   bool releases = false;
 

@@ -3,6 +3,7 @@
 #pragma once
 #include "../phases/head.cuh"
 #include "../phases/work.cuh"
+#include "../ptx/approximate.cuh"
 #include "consumer.cuh"
 
 struct Epilogue_ {
@@ -31,7 +32,7 @@ __device__ __forceinline__ float tree_sum(const float* values) {
   return sum;
 }
 
-__device__ __forceinline__ float silu(float x) { return __fdividef(x, 1.f + __expf(-x)); }
+__device__ __forceinline__ float silu(float x) { return x * ptx::reciprocal(1.f + ptx::exp2(-1.4426950408889634f * x)); }
 
 // Rows of a lane in a round; of gate and up, one of each.
 template <class W>
@@ -128,7 +129,7 @@ __device__ __forceinline__ void epilogue(Epilogue_& my, const u8* matrix, const 
     const int buffer = begin_sums(my);
     if (first == tiles.x) {
       const float squares = tree_sum<shape::CONSUMER_WARPS>(my.shared.squares[buffer]);
-      rms = rsqrtf(squares / shape::HIDDEN + my.args.norm_eps);
+      rms = ptx::reciprocal_sqrt(squares / shape::HIDDEN + my.args.norm_eps);
     }
     round_of<W, To>(my, to, first, count, scale, rms, buffer);
     end_sums(my, buffer);

@@ -104,9 +104,8 @@ __device__ __forceinline__ bool load_matrix(Loader& load, const u8* matrix, u32 
                           Tiles<Format>::stream_bytes(W::COLUMNS), layer, W::ROW.phase)) {
     return false;
   }
-  // Rounds are of W::TILES tiles, and there is one at least.
-  const int rounds = max(1, (share.y - share.x + W::TILES - 1) / W::TILES);
-  const int empty = (rounds * W::TILES - (share.y - share.x)) * W::PIECES;
+  // Rounds are of W::TILES tiles.
+  const int empty = (rounds_of<W>(load.shared) * W::TILES - (share.y - share.x)) * W::PIECES;
 #pragma unroll 1
   for (int stage = 0; stage < empty; stage++) {
     if (!load(matrix, 0, 0, 0, layer, W::ROW.phase)) return false;
