@@ -43,6 +43,7 @@ __device__ __forceinline__ void ring_init(Shared& shared) {
     ptx::mbarrier_init(&shared.empty[stage], shape::CONSUMER_WARPS + xray::ON);
   }
   for (int buffer = 0; buffer < 2; buffer++) ptx::mbarrier_init(&shared.read[buffer], 1);
+  ptx::mbarrier_init(shared.attended, shape::CONSUMER_WARPS);
   ptx::mbarrier_init_fence();
 }
 

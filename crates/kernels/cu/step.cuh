@@ -255,6 +255,8 @@ struct Shared {
   u64 empty[shape::STAGES];
   // The epilogue has read a buffer of partial sums.
   u64 read[2];
+  // Attention: every warp's sums are there.
+  u64 attended[1];
   // Not 0: a wait of this block has failed; it publishes nothing more.
   u32 failed[1];
 };

@@ -75,7 +75,7 @@ const fn plain() -> Tuning {
         kv_chunk: 32,
         kv_splits: 16,
         kv_local: 64,
-        kv_ahead: 4,
+        kv_ahead: 8,
         xray: 0,
     }
 }

@@ -81,6 +81,8 @@ pub const SHARED: &[SharedField] = &[
         "The ring's barriers: a stage is released."),
     field("read", U64, &[number!(2)],
         "The epilogue has read a buffer of partial sums."),
+    field("attended", U64, &[number!(1)],
+        "Attention: every warp's sums are there."),
     field("failed", U32, &[number!(1)],
         "Not 0: a wait of this block has failed; it publishes nothing more."),
 ];

@@ -276,7 +276,7 @@ mod tests {
             kv_chunk: 32,
             kv_splits: 16,
             kv_local: 64,
-            kv_ahead: 4,
+            kv_ahead: 8,
             xray: 1,
         };
         let sizes = Sizes::of(&dims, &tuning);

@@ -15,14 +15,15 @@
 
 namespace attention {
 
-// Positions whose keys and values a warp loads before the queries arrive, in pairs of one chunk.
-constexpr int AHEAD = shape::KV_AHEAD;
-static_assert(AHEAD % 2 == 0, "pairs");
 constexpr int HEADS = shape::GROUP_HEADS;
 // Heads of a warp where every rank attends to all positions: one, if the warps divide among the heads. A warp
 // with both heads loads keys and values once, but has twice the instructions.
 constexpr int LOCAL_HEADS =
     shape::CONSUMER_WARPS % HEADS == 0 && shape::CONSUMER_WARPS / HEADS % 4 == 0 ? 1 : HEADS;
+// Positions whose keys and values a warp loads before the queries arrive: half as many with more heads, for
+// want of registers.
+template <int H>
+constexpr int AHEAD = H < HEADS ? shape::KV_AHEAD : shape::KV_AHEAD / 2;
 // Warps that share the positions of `H` heads.
 template <int H>
 constexpr int WARPS = shape::CONSUMER_WARPS * H / HEADS;
@@ -67,19 +68,25 @@ struct Share {
   }
 };
 
+// By word: a choice between structs becomes one between addresses, which puts them into local memory.
+__device__ __forceinline__ uint2 chosen(bool first, uint2 a, uint2 b) {
+  return {first ? a.x : b.x, first ? a.y : b.y};
+}
+
 // Keys and values of a warp's positions.
+template <int H>
 struct Loaded {
-  uint2 keys[AHEAD], values[AHEAD];
+  uint2 keys[AHEAD<H>], values[AHEAD<H>];
 };
 
 // Loads a warp's positions from the `first`-th on; the newest is not in the cache yet.
 template <int H>
 __device__ __forceinline__ void load_positions(const Consumer& my, u32 layer, int kv_head, Share<H> share, int first,
-                                               Loaded& loaded) {
+                                               Loaded<H>& loaded) {
   const uint2* keys = cache_rows(my, layer, 0, kv_head);
   const uint2* values = cache_rows(my, layer, 1, kv_head);
 #pragma unroll
-  for (int at = 0; at < AHEAD; at++) {
+  for (int at = 0; at < AHEAD<H>; at++) {
     const u32 position = share.position(first + at, my.warp() % WARPS<H>);
     loaded.keys[at] = loaded.values[at] = {0, 0};
     if (position >= my.args.position) continue;
@@ -177,47 +184,86 @@ struct Running {
   float largest[H], weights[H], output[H][4];
 };
 
-// Adds `COUNT` positions.
-template <int COUNT, int H>
-__device__ __forceinline__ void take_in(Running<H>& running, const Heads<H>& heads, const uint2 (&keys)[COUNT],
-                                        const uint2 (&values)[COUNT]) {
-  float scores[COUNT][H];
+// Positions that are added at a time.
+constexpr int TURN = 4;
+static_assert(shape::KV_AHEAD / 2 % TURN == 0, "whole turns");
+
+// Sums `N` values over the warp: a lane gets the sum of the value `index` (mine). At each of the first steps
+// a lane gives away one half of its values and adds the other lane's to the other half: six shuffles for
+// four values, not twenty.
+template <int N, int STEP = 16>
+__device__ __forceinline__ float scattered_sum(const float (&values)[N], int lane) {
+  if constexpr (STEP == 0) {
+    return values[0];
+  } else if constexpr (N == 1) {
+    const float sum[1] = {values[0] + __shfl_xor_sync(~0u, values[0], STEP)};
+    return scattered_sum<1, STEP / 2>(sum, lane);
+  } else {
+    const bool upper = lane & STEP;
+    float half[N / 2];
 #pragma unroll
-  for (int at = 0; at < COUNT; at++) {
+    for (int at = 0; at < N / 2; at++) {
+      const float given = upper ? values[at] : values[at + N / 2];
+      half[at] = (upper ? values[at + N / 2] : values[at]) + __shfl_xor_sync(~0u, given, STEP);
+    }
+    return scattered_sum<N / 2, STEP / 2>(half, lane);
+  }
+}
+
+// The next power of two.
+constexpr int padded(int heads) { return heads <= 1 ? 1 : 2 * padded((heads + 1) / 2); }
+
+// Adds TURN positions, those of which that are beyond the newest have no weight. A lane computes the weight
+// of one head and position: the heads are the upper bits of its number, the positions the next ones.
+template <int H>
+__device__ __forceinline__ void take_in(Running<H>& running, const Heads<H>& heads, const uint2* keys,
+                                        const uint2* values, int existing, int lane) {
+  constexpr int N = padded(H) * TURN, LANES = 32 / N;
+  float scores[N] = {};
+#pragma unroll
+  for (int at = 0; at < TURN; at++) {
     float key[4];
     unpack(keys[at], key);
 #pragma unroll
     for (int head = 0; head < H; head++) {
       const float(&q)[4] = heads.query[head];
-      scores[at][head] = (q[0] * key[0] + q[1] * key[1]) + (q[2] * key[2] + q[3] * key[3]);
+      scores[head * TURN + at] = (q[0] * key[0] + q[1] * key[1]) + (q[2] * key[2] + q[3] * key[3]);
     }
   }
+  float score = scattered_sum<N>(scores, lane);
+  if (lane / LANES % TURN >= existing) score = MINUS_INFINITY;
+  float most = score;
 #pragma unroll
-  for (int lane = 16; lane > 0; lane /= 2) {
-#pragma unroll
-    for (int at = 0; at < COUNT * H; at++) {
-      scores[at / H][at % H] += __shfl_xor_sync(~0u, scores[at / H][at % H], lane);
-    }
-  }
-  float value[COUNT][4];
-#pragma unroll
-  for (int at = 0; at < COUNT; at++) unpack(values[at], value[at]);
+  for (int step = LANES; step < LANES * TURN; step *= 2) most = fmaxf(most, __shfl_xor_sync(~0u, most, step));
+  float largest[H], before = MINUS_INFINITY;
 #pragma unroll
   for (int head = 0; head < H; head++) {
-    float largest = running.largest[head];
+    // Pinned, or the compiler makes an index of the lane's number, and local memory of `running`.
+    float mine = running.largest[head];
+    ptx::pin(mine);
+    if (H == 1 || lane / (LANES * TURN) == head) before = mine;
+  }
+  most = fmaxf(most, before);
+  const float weight = ptx::exp2(score - most);
 #pragma unroll
-    for (int at = 0; at < COUNT; at++) largest = fmaxf(largest, scores[at][head]);
-    const float rescale = ptx::exp2(running.largest[head] - largest);
-    running.largest[head] = largest;
+  for (int head = 0; head < H; head++) {
+    largest[head] = H == 1 ? most : __shfl_sync(~0u, most, head * LANES * TURN);
+    const float rescale = ptx::exp2(running.largest[head] - largest[head]);
+    running.largest[head] = largest[head];
     running.weights[head] *= rescale;
 #pragma unroll
     for (int dim = 0; dim < 4; dim++) running.output[head][dim] *= rescale;
+  }
 #pragma unroll
-    for (int at = 0; at < COUNT; at++) {
-      const float weight = ptx::exp2(scores[at][head] - largest);
-      running.weights[head] += weight;
+  for (int at = 0; at < TURN; at++) {
+    float value[4];
+    unpack(values[at], value);
 #pragma unroll
-      for (int dim = 0; dim < 4; dim++) running.output[head][dim] += weight * value[at][dim];
+    for (int head = 0; head < H; head++) {
+      const float each = __shfl_sync(~0u, weight, (head * TURN + at) * LANES);
+      running.weights[head] += each;
+#pragma unroll
+      for (int dim = 0; dim < 4; dim++) running.output[head][dim] += each * value[dim];
     }
   }
 }
@@ -238,20 +284,29 @@ __device__ __forceinline__ void store_sums(Consumer& my, const Running<H>& runni
   }
 }
 
+// The newest position's key and value, in the warp that writes them to the cache.
+struct Newest {
+  uint2 key, value;
+  bool writes;
+};
+
+// Once the block's other warps have the sums that they wait for.
+__device__ __forceinline__ void write_newest(const Consumer& my, u32 layer, int kv_head, const Newest& newest) {
+  if (!newest.writes) return;
+  cache_rows(my, layer, 0, kv_head)[my.args.position * (shape::HEAD_DIM / 4)] = newest.key;
+  cache_rows(my, layer, 1, kv_head)[my.args.position * (shape::HEAD_DIM / 4)] = newest.value;
+}
+
 // A warp attends to its positions of a share, and stores its sums; the block's barrier follows. The first
 // positions were loaded before.
 template <int H>
-__device__ __forceinline__ void attend(Consumer& my, u32 layer, Item item, Share<H> share, bool writes,
-                                       const HeadConstants& constants, Loaded& loaded) {
+__device__ __forceinline__ Newest attend(Consumer& my, u32 layer, Item item, Share<H> share, bool writes,
+                                       const HeadConstants& constants, Loaded<H>& loaded) {
   const u32 newest = my.args.position;
   const int warp = my.warp() % WARPS<H>;
   const bool has_newest = share.has_newest(newest, warp);
   Heads<H> heads;
   gather_heads<H>(my, layer, item.kv_head, has_newest, constants, heads);
-  if (has_newest && writes && my.warp() < WARPS<H>) {
-    cache_rows(my, layer, 0, item.kv_head)[newest * (shape::HEAD_DIM / 4)] = heads.key;
-    cache_rows(my, layer, 1, item.kv_head)[newest * (shape::HEAD_DIM / 4)] = heads.value;
-  }
   Running<H> running;
 #pragma unroll
   for (int head = 0; head < H; head++) {
@@ -265,24 +320,26 @@ __device__ __forceinline__ void attend(Consumer& my, u32 layer, Item item, Share
   while (true) {
     bool done = false;
 #pragma unroll
-    for (int at = 0; at < AHEAD; at += 2) {
-      const u32 position = share.position(first + at, warp), next = share.position(first + at + 1, warp);
-      done = done || position > newest;
+    for (int at = 0; at < AHEAD<H>; at += TURN) {
+      done = done || share.position(first + at, warp) > newest;
       if (done) continue;
-      uint2 keys[2] = {loaded.keys[at], loaded.keys[at + 1]}, values[2] = {loaded.values[at], loaded.values[at + 1]};
-      if (position == newest) keys[0] = heads.key, values[0] = heads.value;
-      if (next == newest) keys[1] = heads.key, values[1] = heads.value;
-      if (next <= newest) {
-        take_in<2, H>(running, heads, keys, values);
-      } else {
-        take_in<1, H>(running, heads, {keys[0]}, {values[0]});
+      int existing = 0;
+#pragma unroll
+      for (int of = 0; of < TURN; of++) {
+        const u32 position = share.position(first + at + of, warp);
+        existing += position <= newest;
+        const bool is_newest = position == newest;
+        loaded.keys[at + of] = chosen(is_newest, heads.key, loaded.keys[at + of]);
+        loaded.values[at + of] = chosen(is_newest, heads.value, loaded.values[at + of]);
       }
+      take_in<H>(running, heads, &loaded.keys[at], &loaded.values[at], existing, my.lane());
     }
-    first += AHEAD;
+    first += AHEAD<H>;
     if (done || share.position(first, warp) > newest) break;
     load_positions<H>(my, layer, item.kv_head, share, first, loaded);
   }
   store_sums<H>(my, running);
+  return {heads.key, heads.value, has_newest && writes && my.warp() < WARPS<H>};
 }
 
 // The sum of `COUNT` partial results of a head for one pair of dimensions.
@@ -442,6 +499,18 @@ __device__ __forceinline__ void take_output_weights(Consumer& my, u32 layer, uin
   for (int at = 0; at < Output::STEPS; at++) ptx::pin(a[at]);
 }
 
+// All warps' sums are in shared memory: a barrier in two halves.
+__device__ __forceinline__ void arrive_attended(Consumer& my) {
+  __syncwarp();
+  if (my.lane() == 0) ptx::mbarrier_arrive(my.shared.attended);
+}
+
+// Every warp arrives for every item of every layer, whatever has failed, so this wait ends.
+__device__ __forceinline__ void wait_for_attended(Consumer& my, int item, int items) {
+  const u32 parity = (my.layer * u32(items) + u32(item)) % 2;
+  while (!ptx::mbarrier_try_wait(my.shared.attended, parity)) {}
+}
+
 // The ranks' shares of a long text, published to the ranks of their KV head.
 __device__ __forceinline__ void exchange_shares(Consumer& my, const int2& items, int splits) {
 #pragma unroll 1
@@ -452,14 +521,15 @@ __device__ __forceinline__ void exchange_shares(Consumer& my, const int2& items,
     if (item.rank >= splits) continue;
     xray::note(my.log, abi::Moment::Entered, layer);
     const HeadConstants constants = head_constants(my, layer);
-    Loaded loaded;
+    Loaded<HEADS> loaded;
     load_positions<HEADS>(my, layer, item.kv_head, {item.rank, splits}, 0, loaded);
     // Here, since a warp that is behind may still read the sums of the layer before.
     wait_for_buffer(my, my.round % 2);
     if (at > items.x) my.sync();
-    attend<HEADS>(my, layer, item, {item.rank, splits}, true, constants, loaded);
+    const Newest newest = attend<HEADS>(my, layer, item, {item.rank, splits}, true, constants, loaded);
     my.sync();
     publish_share(my, layer, item);
+    write_newest(my, layer, item.kv_head, newest);
   }
 }
 
@@ -475,25 +545,27 @@ __device__ __forceinline__ void attend_and_project(Consumer& my) {
     const Item item = item_of(at);
     uint4 a[Output::STEPS];
     const int buffer = my.round % 2;
+    Newest newest = {{0, 0}, {0, 0}, false};
+    // Before a second item: slower warps may still read the first one's sums.
+    if (at > items.x) my.sync();
     if (is_local) {
       const HeadConstants constants = head_constants(my, layer);
-      Loaded loaded;
+      Loaded<LOCAL_HEADS> loaded;
       load_positions<LOCAL_HEADS>(my, layer, item.kv_head, {0, 1}, 0, loaded);
       wait_for_buffer(my, buffer);
-      // Before a second item: slower warps may still read the first one's sums.
-      if (at > items.x) my.sync();
-      attend<LOCAL_HEADS>(my, layer, item, {0, 1}, item.rank == 0, constants, loaded);
-      // Not before: with these 16 registers more, attention spills.
-      take_output_weights(my, layer, a);
+      newest = attend<LOCAL_HEADS>(my, layer, item, {0, 1}, item.rank == 0, constants, loaded);
     } else {
-      take_output_weights(my, layer, a);
       wait_for_buffer(my, buffer);
-      if (at > items.x) my.sync();
       gather_shares(my, layer, item, splits);
     }
-    my.sync();
+    // Between arrival and wait, since attention would spill with these 16 registers more.
+    arrive_attended(my);
+    write_newest(my, layer, item.kv_head, newest);
+    take_output_weights(my, layer, a);
+    wait_for_attended(my, at - items.x, items.y - items.x);
     keep_output(my, is_local);
-    multiply<1, Output::STEPS>(my, a, buffer);
+    float none = 0.f;
+    multiply<1, Output::STEPS, false>(my, a, buffer, none);
     end_round(my, buffer);
   }
 }

@@ -133,10 +133,13 @@ __device__ __forceinline__ void keep(Consumer& my, int mine, float2 value) {
 
 // The sums of a tile's rows 8 i + lane / 4, i of 0 and 1, over the columns of `STEPS` steps: of both parts
 // of the activation, in lanes that are multiples of four.
-template <int TILES, int STEPS>
-__device__ __forceinline__ void products(u32 x, const uint4 (&a)[TILES * STEPS], float2 (&rows)[TILES]) {
-  // Two chains of sums where there is one tile, so that no MMA waits for the one just before it.
-  constexpr int CHAINS = TILES == 1 ? 2 : 1;
+// `squares`, a lane's part of another sum, is added up over the warp meanwhile: shuffles and MMAs take turns.
+template <int TILES, int STEPS, bool SQUARES>
+__device__ __forceinline__ void products(u32 x, const uint4 (&a)[TILES * STEPS], float2 (&rows)[TILES],
+                                         float& squares) {
+  // Two chains of sums where registers allow it, so that no MMA waits for the one just before it.
+  constexpr int CHAINS = TILES <= 2 ? 2 : 1;
+  int distance = SQUARES ? 16 : 0;
   float sums[TILES][CHAINS][4];
 #pragma unroll
   for (int at = 0; at < TILES * CHAINS * 4; at++) sums[at / (CHAINS * 4)][at / 4 % CHAINS][at % 4] = 0.f;
@@ -149,7 +152,11 @@ __device__ __forceinline__ void products(u32 x, const uint4 (&a)[TILES * STEPS],
     for (int tile = 0; tile < TILES; tile++) {
       ptx::mma_bf16(sums[tile][step % CHAINS], a[tile * STEPS + step], b[step].x, b[step].y);
     }
+    if (distance > 0) squares += __shfl_xor_sync(~0u, squares, distance);
+    distance /= 2;
   }
+#pragma unroll
+  for (; distance > 0; distance /= 2) squares += __shfl_xor_sync(~0u, squares, distance);
 #pragma unroll
   for (int tile = 0; tile < TILES; tile++) {
     rows[tile] = {sums[tile][0][0] + sums[tile][0][1], sums[tile][0][2] + sums[tile][0][3]};
@@ -162,10 +169,10 @@ __device__ __forceinline__ void products(u32 x, const uint4 (&a)[TILES * STEPS],
 
 // Multiplies the fragments in registers by the warp's activation, and puts the rows' sums where the
 // epilogue finds them.
-template <int TILES, int STEPS>
-__device__ __forceinline__ void multiply(Consumer& my, const uint4 (&a)[TILES * STEPS], int buffer) {
+template <int TILES, int STEPS, bool SQUARES>
+__device__ __forceinline__ void multiply(Consumer& my, const uint4 (&a)[TILES * STEPS], int buffer, float& squares) {
   float2 rows[TILES];
-  products<TILES, STEPS>(my.x_operand, a, rows);
+  products<TILES, STEPS, SQUARES>(my.x_operand, a, rows, squares);
   if (my.lane() % 4 != 0) return;
   constexpr u32 ROW = sizeof(my.shared.partial[0][0]);
   const u32 to = ptx::shared_address(&my.shared.partial[buffer][my.lane() / 4][my.warp()]);
@@ -238,11 +245,8 @@ __device__ __forceinline__ void normed_product(Consumer& my, bool is_first) {
       }
       __syncwarp();
     }
-    multiply<W::TILES, W::STEPS>(my, a, buffer);
-    if (gathers) {
-      squares = warp_sum(squares);
-      if (my.lane() == 0) my.shared.squares[buffer][my.warp()] = squares;
-    }
+    multiply<W::TILES, W::STEPS, true>(my, a, buffer, squares);
+    if (gathers && my.lane() == 0) my.shared.squares[buffer][my.warp()] = squares;
     end_round(my, buffer);
     gathers = false;
   } while (--rounds > 0);
@@ -272,7 +276,8 @@ __device__ __forceinline__ void down_product(Consumer& my) {
       keep<W>(my, at * 32 + my.lane(), used(at) ? values_of(units[at]) : float2{0.f, 0.f});
     }
     __syncwarp();
-    multiply<W::TILES, W::STEPS>(my, a, buffer);
+    float none = 0.f;
+    multiply<W::TILES, W::STEPS, false>(my, a, buffer, none);
     end_round(my, buffer);
   }
 }
