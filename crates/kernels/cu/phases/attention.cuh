@@ -31,6 +31,10 @@ constexpr int HEAD_PAIRS = shape::HEAD_DIM / 2;
 constexpr int CHUNK_ROUNDS = shape::KV_CHUNK / shape::CONSUMER_WARPS;
 static_assert(CHUNK_ROUNDS == 2, "a warp has two positions of a chunk");
 
+// Positions that are added at a time.
+constexpr int TURN = 4;
+static_assert(shape::KV_AHEAD / 2 % TURN == 0, "whole turns");
+
 constexpr float MINUS_INFINITY = -__builtin_huge_valf();
 
 struct Item {
@@ -61,6 +65,15 @@ struct Share {
   __device__ __forceinline__ u32 position(int at, int warp) const {
     if (H < HEADS || splits == 1) return u32(at * WARPS<H> + warp);
     return u32((split + splits * (at / 2)) * shape::KV_CHUNK + at % 2 * shape::CONSUMER_WARPS + warp);
+  }
+
+  // How many of the TURN positions from the `first`-th on, which exists, there are.
+  __device__ __forceinline__ int existing(int first, int warp, u32 newest) const {
+    if (H < HEADS) return min(TURN, int(newest - position(first, warp)) / WARPS<H> + 1);
+    int count = 0;
+#pragma unroll
+    for (int of = 0; of < TURN; of++) count += position(first + of, warp) <= newest;
+    return count;
   }
 
   __device__ __forceinline__ bool has_newest(u32 newest, int warp) const {
@@ -183,10 +196,6 @@ template <int H>
 struct Running {
   float largest[H], weights[H], output[H][4];
 };
-
-// Positions that are added at a time.
-constexpr int TURN = 4;
-static_assert(shape::KV_AHEAD / 2 % TURN == 0, "whole turns");
 
 // Sums `N` values over the warp: a lane gets the sum of the value `index` (mine). At each of the first steps
 // a lane gives away one half of its values and adds the other lane's to the other half: six shuffles for
@@ -323,12 +332,10 @@ __device__ __forceinline__ Newest attend(Consumer& my, u32 layer, Item item, Sha
     for (int at = 0; at < AHEAD<H>; at += TURN) {
       done = done || share.position(first + at, warp) > newest;
       if (done) continue;
-      int existing = 0;
+      const int existing = share.existing(first + at, warp, newest);
 #pragma unroll
-      for (int of = 0; of < TURN; of++) {
-        const u32 position = share.position(first + at + of, warp);
-        existing += position <= newest;
-        const bool is_newest = position == newest;
+      for (int of = 0; has_newest && of < TURN; of++) {
+        const bool is_newest = share.position(first + at + of, warp) == newest;
         loaded.keys[at + of] = chosen(is_newest, heads.key, loaded.keys[at + of]);
         loaded.values[at + of] = chosen(is_newest, heads.value, loaded.values[at + of]);
       }
@@ -479,7 +486,7 @@ __device__ __forceinline__ void keep_output(Consumer& my, bool is_local) {
 #pragma unroll
   for (int at = 0; at < Output::LANE_PAIRS; at++) {
     const int mine = at * 32 + my.lane();
-    if (mine < Output::SLICE_COLUMNS / 2) activation::set(my.x_pair + at * 32 * 4, values[at]);
+    if (mine < Output::SLICE_COLUMNS / 2) activation::set(my.x_pair() + at * 32 * 4, values[at]);
   }
   __syncwarp();
 }

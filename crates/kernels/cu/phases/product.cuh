@@ -128,7 +128,7 @@ __device__ __forceinline__ void add_to_residual(Consumer& my, const Slot& from) 
 template <class W>
 __device__ __forceinline__ void keep(Consumer& my, int mine, float2 value) {
   if (W::PAIRS % 32 != 0 && mine >= W::PAIRS) return;
-  activation::set(my.x_pair + (mine - my.lane()) * 4, {value.x * W::Format::X_SCALE, value.y * W::Format::X_SCALE});
+  activation::set(my.x_pair() + (mine - my.lane()) * 4, {value.x * W::Format::X_SCALE, value.y * W::Format::X_SCALE});
 }
 
 // The sums of a tile's rows 8 i + lane / 4, i of 0 and 1, over the columns of `STEPS` steps: of both parts

@@ -23,16 +23,17 @@ struct Consumer {
   u32 layer = 0;
   // threadIdx.x, as far as the compiler knows another number after every call of `begin_phase`.
   u32 thread = threadIdx.x;
-  // Addresses in shared memory, kept in registers, because computing them takes longer than the accesses
-  // and lies between an arrival and its product: where this lane stores its first pair of the activation,
-  // and where its B operand begins.
-  u32 x_pair = ptx::pinned(activation::pair_address(shared.x[threadIdx.x / 32], threadIdx.x % 32));
+  // Where this lane's B operand begins in shared memory: kept in a register, since it lies between an arrival
+  // and its product.
   u32 x_operand = ptx::pinned(activation::operand_address(shared.x[threadIdx.x / 32], shared.zeros));
   // Whether this lane releases stages: lane 0, unless a fault is injected.
   bool releases = false;
 
   __device__ __forceinline__ int warp() const { return int(thread / 32); }
   __device__ __forceinline__ int lane() const { return int(thread % 32); }
+
+  // Where this lane stores its first pair of the activation.
+  __device__ __forceinline__ u32 x_pair() const { return activation::pair_address(shared.x[warp()], lane()); }
 
   // Called at the begin of every phase. If `thread` and `layer` were not pinned, the compiler would compute
   // the addresses of all phases before the first layer and keep them: 60 registers, which are then missing
