@@ -25,15 +25,12 @@
 
 // A position in the ring, and the parity of its round; both sides step through the same stages.
 struct RingCursor {
-  int stage = 0;
-  u32 parity = 0;
+  // The stage, and the stages again in rounds of the other parity: one register for both.
+  u32 at = 0;
 
-  __device__ __forceinline__ void advance() {
-    if (++stage == shape::STAGES) {
-      stage = 0;
-      parity ^= 1;
-    }
-  }
+  __device__ __forceinline__ u32 stage() const { return at < shape::STAGES ? at : at - shape::STAGES; }
+  __device__ __forceinline__ u32 parity() const { return at >= shape::STAGES; }
+  __device__ __forceinline__ void advance() { at = at + 1 == 2 * shape::STAGES ? 0 : at + 1; }
 };
 
 __device__ __forceinline__ void ring_init(Shared& shared) {
@@ -50,16 +47,16 @@ __device__ __forceinline__ void ring_init(Shared& shared) {
 // Consumers: returns whether a stage's weights have arrived. X-ray builds use a test that never
 // blocks, so that the wait itself is recorded.
 __device__ __forceinline__ bool is_full(Shared& shared, const RingCursor& cursor) {
-  u64* full = &shared.full[cursor.stage];
-  return xray::ON ? ptx::mbarrier_test(full, cursor.parity)
-                  : ptx::mbarrier_try_wait(full, cursor.parity);
+  u64* full = &shared.full[cursor.stage()];
+  return xray::ON ? ptx::mbarrier_test(full, cursor.parity())
+                  : ptx::mbarrier_try_wait(full, cursor.parity());
 }
 
 // Consumers: spins for a stage's weights. If they do not arrive because the stage was never
 // released, the fault record says so. Returns false on abort.
 __device__ __forceinline__ bool wait_full(const abi::StepArgs& args, Shared& shared,
                                           const RingCursor& cursor, u32 layer, abi::Phase phase) {
-  const u32 stage = cursor.stage, parity = cursor.parity;
+  const u32 stage = cursor.stage(), parity = cursor.parity();
   const u32 begin = ptx::global_timer_1024ns();
   while (!ptx::mbarrier_try_wait(&shared.full[stage], parity)) {
     const bool released = ptx::mbarrier_try_wait(&shared.empty[stage], parity ^ 1u);
@@ -73,16 +70,16 @@ __device__ __forceinline__ bool wait_full(const abi::StepArgs& args, Shared& sha
 // Loader: returns whether a stage is released. The first round finds every stage empty, since the
 // phase before a barrier's first one has parity 1.
 __device__ __forceinline__ bool is_empty(Shared& shared, const RingCursor& cursor) {
-  u64* empty = &shared.empty[cursor.stage];
-  return xray::ON ? ptx::mbarrier_test(empty, cursor.parity ^ 1u)
-                  : ptx::mbarrier_try_wait(empty, cursor.parity ^ 1u);
+  u64* empty = &shared.empty[cursor.stage()];
+  return xray::ON ? ptx::mbarrier_test(empty, cursor.parity() ^ 1u)
+                  : ptx::mbarrier_try_wait(empty, cursor.parity() ^ 1u);
 }
 
 // Loader: spins until a stage is released. Its timeout is twice the consumers': it reports only if
 // no consumer times out first. Returns false on abort.
 __device__ __forceinline__ bool wait_empty(const abi::StepArgs& args, Shared& shared,
                                            const RingCursor& cursor, u32 layer, abi::Phase phase) {
-  const u32 stage = cursor.stage, parity = cursor.parity ^ 1u;
+  const u32 stage = cursor.stage(), parity = cursor.parity() ^ 1u;
   const u32 begin = ptx::global_timer_1024ns();
   while (!ptx::mbarrier_try_wait(&shared.empty[stage], parity)) {
     const Wait wait = {abi::WaitKind::RingEmpty, layer, phase, stage, parity};

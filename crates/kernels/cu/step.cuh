@@ -59,9 +59,6 @@ constexpr int TILE_ROWS = 16;
 constexpr int BLOCKS_MAX = 256;
 // Tiles of a round of partial sums, at most.
 constexpr int ROUND_TILES = 3;
-// Steps along K, of all tiles of a round, whose weights a warp holds in registers: 48 of
-// them.
-constexpr int STEPS_AHEAD = 24;
 // Parts of the activation: hi + lo in bf16 keep 16 bits, as a unit does.
 constexpr int PARTS = 2;
 // Units of a line of 128 bytes.
@@ -105,6 +102,9 @@ constexpr int RANKS = (HIDDEN + ITEM_TILES * TILE_ROWS - 1) / (ITEM_TILES * TILE
 constexpr int SPLITS = smaller(KV_SPLITS, RANKS);
 // Splits of the down projection's columns: a warp's part of them is 12 steps at most.
 constexpr int DOWN_SPLITS = 2 * ((INTERMEDIATE + 6143) / 6144);
+// Steps along K, of all tiles of a round, whose weights a warp holds in registers, four
+// each: 12, or those of one tile of a wider model.
+constexpr int STEPS_AHEAD = larger(12, 2 * ((HIDDEN + RUN_COLUMNS * CONSUMER_WARPS - 1) / (RUN_COLUMNS * CONSUMER_WARPS)));
 // Floats of a warp's part of the residual stream, in whole pairs a lane.
 constexpr int RESIDUAL_FLOATS = 64 * (((HIDDEN + RUN_COLUMNS * CONSUMER_WARPS - 1) / (RUN_COLUMNS * CONSUMER_WARPS) * RUN_COLUMNS / 2 + 31) / 32);
 // Pairs of values that a block publishes in a phase, at the grid of the row; and from one

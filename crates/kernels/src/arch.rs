@@ -31,18 +31,14 @@ const SM_90A: ArchRow = ArchRow {
     capability: 90,
     shared_bytes_max: 227 * 1024,
     has_e2m1: false,
-    tuning: |variant| {
-        // Weights of half the size: stages of half the size, and twice as many.
-        let half = variant.format.bits() <= 8;
-        Tuning {
-            consumer_warps: 16,
-            grid: 128,
-            flight: if half { 3 } else { 2 },
-            head_flight: if half { 8 } else { 4 },
-            stages: if half { 20 } else { 10 },
-            stage_bytes: if half { 8192 } else { 16_384 },
-            ..plain()
-        }
+    tuning: |variant| Tuning {
+        consumer_warps: 16,
+        // 128 items of the O and down projections, 256 and 384 tiles of QKV and gate and up: all whole.
+        grid: 128,
+        flight: 2,
+        head_flight: if variant.format.bits() <= 8 { 8 } else { 4 },
+        stages: 10,
+        ..plain()
     },
 };
 
@@ -55,7 +51,7 @@ const SM_120A: ArchRow = ArchRow {
     has_e2m1: true,
     tuning: |_| Tuning {
         consumer_warps: 16,
-        grid: 170,
+        grid: 128,
         flight: 2,
         head_flight: 3,
         stages: 3,
@@ -124,24 +120,7 @@ impl Arch {
 
     /// Returns the numbers that a variant runs with.
     pub fn tuning(self, variant: &Variant) -> Tuning {
-        let mut tuning = Tuning { xray: usize::from(variant.xray), ..(self.0.tuning)(variant) };
-        for (name, value) in std::env::var("ML_TUNE").unwrap_or_default().split(',').filter_map(|pair| pair.split_once('=')) {
-            let value: usize = value.parse().unwrap();
-            match name {
-                "grid" => tuning.grid = value,
-                "flight" => tuning.flight = value,
-                "head_flight" => tuning.head_flight = value,
-                "stages" => tuning.stages = value,
-                "stage_bytes" => tuning.stage_bytes = value,
-                "kv_local" => tuning.kv_local = value,
-                "kv_ahead" => tuning.kv_ahead = value,
-                "warps" => tuning.consumer_warps = value,
-                "kv_chunk" => tuning.kv_chunk = value,
-                "kv_splits" => tuning.kv_splits = value,
-                _ => panic!("{name}"),
-            }
-        }
-        tuning
+        Tuning { xray: usize::from(variant.xray), ..(self.0.tuning)(variant) }
     }
 
     /// Returns the most registers per thread with which a block of `threads` fits a multiprocessor.

@@ -54,7 +54,8 @@ pub struct EngineArgs {
     /// format]
     #[arg(long, value_name = "NAME", conflicts_with_all = ["threads", "simd"])]
     pub variant: Option<String>,
-    /// Blocks of the CUDA engine [default: one per multiprocessor]
+    /// Blocks of the CUDA engine [default: as many as the kernel is
+    /// tuned for, at most one per multiprocessor]
     #[arg(long, value_name = "N", conflicts_with_all = ["threads", "simd"])]
     #[arg(value_parser = values::at_least_1(), allow_negative_numbers = true)]
     pub blocks: Option<usize>,

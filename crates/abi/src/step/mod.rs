@@ -85,9 +85,6 @@ wire_sizes! {
         blocks_max = BLOCKS_MAX as usize;
         /// Tiles of a round of partial sums, at most.
         round_tiles = 3;
-        /// Steps along K, of all tiles of a round, whose weights a warp holds in registers: 48 of
-        /// them.
-        steps_ahead = 24;
         /// Parts of the activation: hi + lo in bf16 keep 16 bits, as a unit does.
         parts = 2;
         /// Units of a line of 128 bytes.
@@ -135,6 +132,12 @@ wire_sizes! {
         splits: int = smaller(kv_splits, ranks);
         /// Splits of the down projection's columns: a warp's part of them is 12 steps at most.
         down_splits: int = 2 * ((intermediate + 6143) / 6144);
+        /// Steps along K, of all tiles of a round, whose weights a warp holds in registers, four
+        /// each: 12, or those of one tile of a wider model.
+        steps_ahead: int = larger(
+            12,
+            2 * ((hidden + run_columns * consumer_warps - 1) / (run_columns * consumer_warps))
+        );
         /// Floats of a warp's part of the residual stream, in whole pairs a lane.
         residual_floats: int = 64
             * (((hidden + run_columns * consumer_warps - 1) / (run_columns * consumer_warps)

@@ -51,7 +51,7 @@ pub struct CudaOptions {
     pub variant: Option<&'static Variant>,
     /// Whether steps can be recorded: selects the recording build of that row.
     pub records: bool,
-    /// Blocks; `None`: one per SM.
+    /// Blocks; `None`: as many as the kernel is tuned for, at most one per SM.
     pub blocks: Option<usize>,
     /// Positions in the KV cache; `None`: 4,096, or the model's maximum if lower.
     pub context: Option<usize>,
@@ -141,7 +141,7 @@ impl CudaEngine {
         let variant = choose(options, pack.header().formats)?;
         let gpu = open(options.device, variant, pack.config())?;
         let stream = gpu.stream.clone();
-        let blocks = options.blocks.unwrap_or(gpu.multiprocessors);
+        let blocks = options.blocks.unwrap_or(gpu.multiprocessors.min(gpu.step.tuning.grid));
         if blocks == 0 || blocks > gpu.multiprocessors || blocks > BLOCKS_MAX as usize {
             let most = gpu.multiprocessors.min(BLOCKS_MAX as usize);
             return Err(EngineError::BlockCount { blocks, max: most, gpu: gpu.name });

@@ -28,9 +28,9 @@ struct Lines {
 
   // Polls up to `N` units of a slot into `units`: those for which `used(at)` holds, at `place(at)`. All
   // that are missing are loaded in one go, so that a wait is one trip to L2 however many arrive late.
-  // Returns false on abort; loads once and does not wait if not `waits`.
+  // Returns false on abort; loads once and does not wait if the block has failed.
   template <int N, class Used, class Place>
-  __device__ static __forceinline__ bool poll(const abi::StepArgs& args, ::xray::Notes& log, bool waits,
+  __device__ static __forceinline__ bool poll(const abi::StepArgs& args, ::xray::Notes& log, const u32* failed,
                                               const Slot& slot, Used used, Place place,
                                               u64 (&units)[N]) {
     const u32 epoch = args.epoch;
@@ -40,7 +40,7 @@ struct Lines {
 #pragma unroll
     for (int at = 0; at < N; at++) all = all && is_of(units[at], epoch);
     bool ok = true;
-    if (!all && waits) ok = wait(args, log, slot, place, units);
+    if (!all && *static_cast<const volatile u32*>(failed) == 0) ok = wait(args, log, slot, place, units);
     __syncwarp();
     return ok;
   }

@@ -160,7 +160,7 @@ __device__ __forceinline__ void gather_heads(Consumer& my, u32 layer, int kv_hea
     return QkvSums::place(head * HEAD_PAIRS + at % 2 * 32 + my.lane(), 0);
   };
   u64 units[N];
-  if (!Handoff::poll(my.args, my.log, my.ok, from, used, place, units)) my.fail();
+  if (!Handoff::poll(my.args, my.log, &my.shared.failed[0], from, used, place, units)) my.fail();
   xray::note(my.log, abi::Moment::Gathered);
   float x[H + 1][4], squares[H + 1];
 #pragma unroll
@@ -421,7 +421,7 @@ __device__ __forceinline__ void publish_share(Consumer& my, u32 layer, Item item
     const int pair = pair_of(my, at), head = pair / HEAD_PAIRS;
     const Combined all = combine<shape::CONSUMER_WARPS>(my, &my.shared.outputs[0][2 * pair], my.shared.largest[head],
                                                         my.shared.weights[head], true);
-    if (*static_cast<volatile u32*>(&my.shared.failed[0]) != 0) continue;
+    if (my.has_failed()) continue;
     const Slot to = partials_of(my.args, layer, item.kv_head * HEADS + head, item.rank);
     Handoff::publish(my.args, to, pair % HEAD_PAIRS, all.output);
     if (pair % HEAD_PAIRS == 0) Handoff::publish(my.args, to, HEAD_PAIRS, {all.largest, all.weights});
@@ -445,7 +445,7 @@ __device__ __forceinline__ void gather_shares(Consumer& my, u32 layer, Item item
       return rank(of) * shape::PARTIAL_LINE + (of % 2 == 0 ? pair % HEAD_PAIRS : HEAD_PAIRS);
     };
     u64 units[2 * RANKS];
-    if (!Handoff::poll(my.args, my.log, my.ok, from, used, place, units)) my.fail();
+    if (!Handoff::poll(my.args, my.log, &my.shared.failed[0], from, used, place, units)) my.fail();
     Combined all = {MINUS_INFINITY, 0.f, {0.f, 0.f}};
 #pragma unroll
     for (int of = 0; of < RANKS; of++) {
@@ -518,58 +518,65 @@ __device__ __forceinline__ void wait_for_attended(Consumer& my, int item, int it
   while (!ptx::mbarrier_try_wait(my.shared.attended, parity)) {}
 }
 
+// This block's `index`-th item. Read again where it is needed: registers are short.
+__device__ __forceinline__ Item item_at(const Consumer& my, int index) {
+  return item_of(my.shared.shares[O_PROJ_SHARE].x + index);
+}
+
+__device__ __forceinline__ int items_of(const Consumer& my) {
+  const int2 items = my.shared.shares[O_PROJ_SHARE];
+  return items.y - items.x;
+}
+
 // The ranks' shares of a long text, published to the ranks of their KV head.
-__device__ __forceinline__ void exchange_shares(Consumer& my, const int2& items, int splits) {
+__device__ __forceinline__ void exchange_shares(Consumer& my, int splits) {
 #pragma unroll 1
-  for (int at = items.x; at < items.y; at++) {
+  for (int index = 0; index < items_of(my); index++) {
     my.begin_phase(abi::Phase::OProj);
-    const u32 layer = my.layer;
-    const Item item = item_of(at);
+    const Item item = item_at(my, index);
     if (item.rank >= splits) continue;
-    xray::note(my.log, abi::Moment::Entered, layer);
-    const HeadConstants constants = head_constants(my, layer);
+    xray::note(my.log, abi::Moment::Entered, my.layer);
+    const HeadConstants constants = head_constants(my, my.layer);
     Loaded<HEADS> loaded;
-    load_positions<HEADS>(my, layer, item.kv_head, {item.rank, splits}, 0, loaded);
+    load_positions<HEADS>(my, my.layer, item.kv_head, {item.rank, splits}, 0, loaded);
     // Here, since a warp that is behind may still read the sums of the layer before.
     wait_for_buffer(my, my.round % 2);
-    if (at > items.x) my.sync();
-    const Newest newest = attend<HEADS>(my, layer, item, {item.rank, splits}, true, constants, loaded);
+    if (index > 0) my.sync();
+    const Newest newest = attend<HEADS>(my, my.layer, item, {item.rank, splits}, true, constants, loaded);
     my.sync();
-    publish_share(my, layer, item);
-    write_newest(my, layer, item.kv_head, newest);
+    publish_share(my, my.layer, item);
+    write_newest(my, my.layer, item.kv_head, newest);
   }
 }
 
 __device__ __forceinline__ void attend_and_project(Consumer& my) {
-  const int2 items = my.shared.shares[O_PROJ_SHARE];
   const int splits = shape::active_splits(my.args.position + 1, shape::KV_CHUNK, shape::SPLITS, shape::KV_LOCAL);
   const bool is_local = splits == 1;
-  if (!is_local) exchange_shares(my, items, splits);
+  if (!is_local) exchange_shares(my, splits);
 #pragma unroll 1
-  for (int at = items.x; at < items.y; at++) {
+  for (int index = 0; index < items_of(my); index++) {
     my.begin_phase(abi::Phase::OProj);
-    const u32 layer = my.layer;
-    const Item item = item_of(at);
+    const Item item = item_at(my, index);
     uint4 a[Output::STEPS];
     const int buffer = my.round % 2;
     Newest newest = {{0, 0}, {0, 0}, false};
     // Before a second item: slower warps may still read the first one's sums.
-    if (at > items.x) my.sync();
+    if (index > 0) my.sync();
     if (is_local) {
-      const HeadConstants constants = head_constants(my, layer);
+      const HeadConstants constants = head_constants(my, my.layer);
       Loaded<LOCAL_HEADS> loaded;
-      load_positions<LOCAL_HEADS>(my, layer, item.kv_head, {0, 1}, 0, loaded);
+      load_positions<LOCAL_HEADS>(my, my.layer, item.kv_head, {0, 1}, 0, loaded);
       wait_for_buffer(my, buffer);
-      newest = attend<LOCAL_HEADS>(my, layer, item, {0, 1}, item.rank == 0, constants, loaded);
+      newest = attend<LOCAL_HEADS>(my, my.layer, item, {0, 1}, item.rank == 0, constants, loaded);
     } else {
       wait_for_buffer(my, buffer);
-      gather_shares(my, layer, item, splits);
+      gather_shares(my, my.layer, item, splits);
     }
     // Between arrival and wait, since attention would spill with these 16 registers more.
     arrive_attended(my);
-    write_newest(my, layer, item.kv_head, newest);
-    take_output_weights(my, layer, a);
-    wait_for_attended(my, at - items.x, items.y - items.x);
+    write_newest(my, my.layer, item.kv_head, newest);
+    take_output_weights(my, my.layer, a);
+    wait_for_attended(my, index, items_of(my));
     keep_output(my, is_local);
     float none = 0.f;
     multiply<1, Output::STEPS, false>(my, a, buffer, none);

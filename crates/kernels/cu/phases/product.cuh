@@ -11,7 +11,7 @@ __device__ __forceinline__ void wait_for_stages(Consumer& my, u32 layer, abi::Ph
   RingCursor cursor = my.cursor;
 #pragma unroll
   for (int stage = 0; stage < STAGES; stage++, cursor.advance()) {
-    if (is_full(my.shared, cursor) || !my.ok) continue;
+    if (is_full(my.shared, cursor) || my.has_failed()) continue;
     xray::note(my.log, abi::Moment::Starved);
     if (!wait_full(my.args, my.shared, cursor, layer, phase)) my.fail();
     xray::note(my.log, abi::Moment::Fed);
@@ -20,7 +20,7 @@ __device__ __forceinline__ void wait_for_stages(Consumer& my, u32 layer, abi::Ph
 
 // The `ahead`-th of the next stages.
 __device__ __forceinline__ const u8* stage_at(const Consumer& my, int ahead) {
-  const int stage = my.cursor.stage + ahead;
+  const u32 stage = my.cursor.stage() + ahead;
   return my.shared.ring[stage < shape::STAGES ? stage : stage - shape::STAGES];
 }
 
@@ -30,7 +30,7 @@ __device__ __forceinline__ void release_stages(Consumer& my) {
   __syncwarp();
 #pragma unroll
   for (int stage = 0; stage < STAGES; stage++, my.cursor.advance()) {
-    if (my.releases) ptx::mbarrier_arrive(&my.shared.empty[my.cursor.stage]);
+    if (my.releases) ptx::mbarrier_arrive(&my.shared.empty[my.cursor.stage()]);
   }
 }
 
@@ -115,7 +115,7 @@ __device__ __forceinline__ void add_to_residual(Consumer& my, const Slot& from) 
   const auto place = [&](int at) { return From::place(W::pair_of(mine(at), my.warp()), at % From::SUMS); };
   inject_delay(my.args, from.layer, from.phase);
   u64 units[N];
-  if (!Handoff::poll(my.args, my.log, my.ok, from, used, place, units)) my.fail();
+  if (!Handoff::poll(my.args, my.log, &my.shared.failed[0], from, used, place, units)) my.fail();
 #pragma unroll
   for (int at = 0; at < W::LANE_PAIRS; at++) {
     if (!used(at * From::SUMS)) continue;
@@ -269,7 +269,7 @@ __device__ __forceinline__ void down_product(Consumer& my) {
     const auto place = [&](int at) { return GateUpSums::place(begin + W::pair_of(at * 32 + my.lane(), my.warp()), 0); };
     inject_delay(my.args, from.layer, from.phase);
     u64 units[W::LANE_PAIRS];
-    if (!Handoff::poll(my.args, my.log, my.ok, from, used, place, units)) my.fail();
+    if (!Handoff::poll(my.args, my.log, &my.shared.failed[0], from, used, place, units)) my.fail();
     xray::note(my.log, abi::Moment::Gathered);
 #pragma unroll
     for (int at = 0; at < W::LANE_PAIRS; at++) {

@@ -13,9 +13,6 @@ struct Consumer {
   RingCursor cursor;
   // Rounds of partial sums so far.
   u32 round = 0;
-  // False once a wait of this thread has failed. It then runs on to the step's end without waiting, so
-  // that every barrier of the block is met, and the block publishes nothing more.
-  bool ok = true;
   // Empty in builds without the X-ray.
   ::xray::Notes log;
 
@@ -40,7 +37,6 @@ struct Consumer {
   // for the weights.
   __device__ __forceinline__ void begin_phase(abi::Phase phase) {
     ptx::pin(thread);
-    ptx::pin(layer);
     releases = lane() == 0;
     if (args.injected_kind == abi::INJECTED_NO_RELEASE) {
       const u32 named = phase == abi::Phase::LmHead ? u32(abi::NO_LAYER) : layer;
@@ -56,9 +52,11 @@ struct Consumer {
 
   __device__ __forceinline__ void sync() { ptx::consumers_sync<shape::CONSUMERS>(); }
 
-  __device__ __forceinline__ void fail() {
-    ok = false;
-    *static_cast<volatile u32*>(&shared.failed[0]) = 1;
+  // Once a wait of the block has failed, its warps run on to the step's end without waiting, so that every
+  // barrier is met, and the block publishes nothing more.
+  __device__ __forceinline__ void fail() { *static_cast<volatile u32*>(&shared.failed[0]) = 1; }
+  __device__ __forceinline__ bool has_failed() const {
+    return *static_cast<const volatile u32*>(&shared.failed[0]) != 0;
   }
 };
 

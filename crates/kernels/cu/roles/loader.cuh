@@ -38,7 +38,7 @@ struct Loader {
   // is. Returns false on abort.
   __device__ __forceinline__ bool operator()(const u8* from, u32 bytes, u32 parts, u32 stride, u32 layer,
                                              abi::Phase phase) {
-    const int stage = cursor.stage;
+    const int stage = cursor.stage();
     const u32 most = phase == abi::Phase::LmHead ? shape::HEAD_FLIGHT : shape::FLIGHT;
     if (!wait_for_flight(most, layer, phase)) return false;
     if (!is_empty(shared, cursor)) {
@@ -71,7 +71,7 @@ struct Loader {
     const u32 begin = ptx::global_timer_1024ns();
 #pragma unroll 1
     for (int stage = 0; stage < shape::STAGES; stage++) {
-      const u32 parity = stage < cursor.stage ? cursor.parity : cursor.parity ^ 1u;
+      const u32 parity = stage < cursor.stage() ? cursor.parity() : cursor.parity() ^ 1u;
       while (!ptx::mbarrier_try_wait(&shared.full[stage], parity)) {
         if (ptx::global_timer_1024ns() - begin > COPY_NS_MOST >> 10) return;
       }

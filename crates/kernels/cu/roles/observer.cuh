@@ -41,9 +41,9 @@ __device__ __forceinline__ void observe(const abi::StepArgs& args, Shared& share
 #pragma unroll 1
   for (u32 looks = 1; !done; looks++) {
     const bool ended = ptx::load_shared(&words.ended) != 0;
-    if (ptx::mbarrier_test(&shared.full[cursor.stage], cursor.parity)) {
+    if (ptx::mbarrier_test(&shared.full[cursor.stage()], cursor.parity())) {
       arrivals.put(ptx::clock32());
-      ptx::mbarrier_arrive(&shared.empty[cursor.stage]);
+      ptx::mbarrier_arrive(&shared.empty[cursor.stage()]);
       cursor.advance();
       due += LOOKS_PER_COPY;
     } else if (looks % SPINS_PER_LOOK == 0 && !idle.expects_more(args, arrivals.count)) {
