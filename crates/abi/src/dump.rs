@@ -1,46 +1,47 @@
 //! The dump: an engine's raw record of one step, before alignment and analysis.
 //!
-//! Stamps record a block's time: each says what the block does from its clock reading on, until the
-//! next stamp of the same role. There are no gaps between spans; time of which nothing is known is
-//! a span of its own ([`EventKind::Unrecorded`]).
+//! A stamp is one clock reading, and what the block does from then until the next stamp of the same
+//! role. So spans leave no gaps: time about which nothing is known is a span of its own
+//! ([`EventKind::Unrecorded`]).
 
 use crate::{EventKind, Phase};
 
-/// Stands for "no layer" in a layer's place.
+/// Value of a layer field that means "no layer".
 pub const NO_LAYER: u16 = u16::MAX;
-/// Stands for "nobody" in a block's place.
+/// Value of a block field that means "no block".
 pub const NO_BLOCK: u16 = u16::MAX;
-/// Stands for "no SM" in an SM's place.
+/// Value of an SM field that means "no SM", as on a CPU.
 pub const NO_SM: u16 = u16::MAX;
 /// Version of the dump's layout.
 pub const DUMP_VERSION: u32 = 2;
 
-/// From `clock` on, and until the next stamp of the role, the block does this.
+/// What a block does from one clock reading until the next stamp of the same role.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stamp {
-    /// Ticks of the block's own clock ([`Dump::clock_hz`]).
+    /// The reading of the block's own clock, in ticks ([`Dump::clock_hz`]).
     pub clock: u64,
     /// What the time is spent on; [`EventKind::Unrecorded`] after the role's last span.
     pub kind: EventKind,
-    /// For work: the phase. For a wait on an exchange: the phase whose output is waited for. For
-    /// a wait on the ring: the phase whose weights it is about.
+    /// For work and for a wait at a barrier: the phase that the block is in. For a wait on an
+    /// exchange: the phase whose output is waited for. For a wait on the ring: the phase whose
+    /// weights (for the loader: room for whose weights) are waited for.
     pub phase: Phase,
     /// The layer of that phase, or [`NO_LAYER`].
     pub layer: u16,
-    /// For a wait on an exchange: the block whose value was seen last, or [`NO_BLOCK`] if no value
-    /// was seen to arrive (all were there at the first look, or arrived within the recording's
-    /// delay). For everything else [`NO_BLOCK`].
+    /// For a wait on an exchange: the block whose value arrived last, or [`NO_BLOCK`] if no value
+    /// was seen to arrive: all were there at the first poll, or arrived before the recorder could
+    /// notice the wait. For everything else [`NO_BLOCK`].
     pub producer: u16,
 }
 
-/// One bulk copy of weights, from being issued to having arrived.
+/// One bulk copy of weights into shared memory, from issue to arrival.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Copied {
     /// Ticks of the block's own clock when the copy was issued.
     pub issue_clock: u64,
-    /// And when the last of its bytes was seen to be there.
+    /// Ticks of the same clock when the recorder saw that the last byte had arrived.
     pub arrival_clock: u64,
-    /// Size.
+    /// Size in bytes.
     pub bytes: u32,
     /// The phase whose weights they are.
     pub phase: Phase,
@@ -48,27 +49,28 @@ pub struct Copied {
     pub layer: u16,
 }
 
-/// The same moment on the block's own clock and on the one that all blocks share.
+/// One moment read on both clocks: the block's own and the one that all blocks share. On a GPU
+/// these are `clock64` and `%globaltimer`; on a CPU they are the same clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Anchor {
-    /// Ticks of the block's own clock.
+    /// Reading of the block's own clock, in ticks.
     pub clock: u64,
-    /// The shared clock, in nanoseconds, with a resolution of [`Dump::global_step_ns`].
+    /// Reading of the shared clock, in nanoseconds; its resolution is [`Dump::global_step_ns`].
     pub global_ns: u64,
 }
 
-/// The record of one block, in the order of its clock (copies in the order of their issue).
+/// The record of one block. Stamps and anchors are in order of time, copies in order of issue.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BlockDump {
     /// The SM it ran on, or [`NO_SM`].
     pub sm: u16,
-    /// The consumers' stamps: those of the one warp or thread that records for the block.
+    /// The consumers' stamps. One thread is recorded; it stands for all consumers of the block.
     pub consumer: Vec<Stamp>,
-    /// The loader's stamps; empty where no role of its own streams the weights.
+    /// The loader's stamps; empty if the engine has no separate loader (the CPU engine).
     pub loader: Vec<Stamp>,
-    /// The weight stream's copies; empty where the loader's stamps are.
+    /// The weight stream's copies; empty if there is no loader.
     pub copies: Vec<Copied>,
-    /// At least two.
+    /// Anchors that tie the block's clock to the shared one; at least two.
     pub anchors: Vec<Anchor>,
     /// Stamps, copies and anchors that did not fit in the engine's buffers.
     pub lost: u64,
@@ -77,9 +79,9 @@ pub struct BlockDump {
 /// Time of a token in a decode loop, launch to launch, in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Pace {
-    /// In the build that records nothing.
+    /// In the headline build, which records nothing.
     pub headline_ns: f64,
-    /// In the build that recorded this dump, every step recording.
+    /// In the recording build, with every step recorded.
     pub instrumented_ns: f64,
 }
 
@@ -88,27 +90,29 @@ pub struct Pace {
 pub struct Dump {
     /// Engine name, `cpu` or `cuda`.
     pub engine: String,
-    /// Row of the variant table whose time it shows, for example `bf16-flag`.
+    /// Row of the variant table, for example `bf16-flag`: that of the headline build whose time the
+    /// dump explains.
     pub variant: String,
-    /// What the step ran on, in the machine's own words.
+    /// Device that the step ran on, as its driver or the operating system names it.
     pub device: String,
-    /// Model whose step it is.
+    /// Name of the model.
     pub model: String,
-    /// What names the kernels (a hash), empty where there are none.
+    /// Hash that identifies the kernels; empty for an engine without kernels.
     pub build: String,
     /// Number of layers in the model.
     pub layers: u16,
     /// Position of the recorded step (tokens already cached).
     pub position: u32,
-    /// Nominal ticks a second of the blocks' own clocks; alignment measures each.
+    /// Nominal frequency of the blocks' own clocks; alignment measures the real one of each.
     pub clock_hz: u64,
-    /// Resolution of the shared clock: 64 ns on an H200.
+    /// Resolution of the shared clock: 32 ns on an H200 (the greatest common divisor of its
+    /// readings).
     pub global_step_ns: u64,
     /// Bytes that each phase reads in this step, all layers together: weights, and for attention
-    /// the KV cache. Phases that read none are left out.
+    /// the KV cache. Phases that read nothing are left out.
     pub phase_bytes: Vec<(Phase, u64)>,
-    /// How fast the loop around the step ran, if that was measured.
+    /// Time per token of the decode loop around this step, if it was measured.
     pub pace: Option<Pace>,
-    /// By block.
+    /// One record for each block.
     pub blocks: Vec<BlockDump>,
 }

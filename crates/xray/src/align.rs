@@ -1,20 +1,21 @@
 //! Maps a block's own clock to the clock that all blocks share.
 //!
-//! A block's clock has a fine resolution (half a nanosecond) but its own offset and rate;
-//! the shared clock is the same for all blocks but advances in coarse steps. An anchor is one
-//! moment read on both clocks: it says `global <= time at clock < global + step`.
+//! A block's clock (`clock64` on a GPU) has a fine resolution, half a nanosecond, but its own
+//! offset and rate. The shared clock (`%globaltimer`) is the same for all blocks but advances in
+//! coarse steps. An anchor is one moment read on both clocks. It says that
+//! `global <= time at clock < global + step`.
 //!
 //! If straight lines fit the anchors of every block, the clocks tick evenly, and [`line`] gives the
 //! time to a few nanoseconds. An H200 under load is different: its power management changes the
 //! clock by several percent within microseconds, from phase to phase. Then [`pool`] finds the
-//! blocks that run on one clock, and [`tunnel`] takes the middle of all curves that their anchors
-//! and the clock's rates allow. The line is kept if its bound is still smaller: for clocks that are
-//! even but read inaccurately.
+//! blocks that share a clock, and [`tunnel`] takes the middle of all curves that their anchors
+//! and the clock's rates allow. The lines are kept if their error bound is smaller all the same,
+//! which happens if the clocks tick evenly but are read inaccurately.
 //!
 //! The two clocks are not read at the same instant. A constant delay between the two reads shifts
-//! all blocks equally; the variation of that delay is bounded by [`READ_NS`] either way. If the
-//! anchors contradict this bound, twice the least bound under which they agree is used, and the
-//! error bound grows with it.
+//! all blocks equally; its variation is assumed to be at most [`READ_NS`] either way. If the
+//! anchors contradict this assumption, twice the smallest variation under which they agree is
+//! assumed, and the error bound grows with it.
 
 use crate::MAX_TOKEN_NS;
 use line::Line;
@@ -31,39 +32,39 @@ mod tests;
 #[cfg(test)]
 mod wandering;
 
-/// By how much the time between the two reads of an anchor may vary, either way.
+/// How much the time between the two reads of an anchor is assumed to vary, either way.
 pub(crate) const READ_NS: f64 = 2.0;
-/// Anchors that need a larger allowance than this are not readings of two clocks.
+/// Largest variation that can be assumed: anchors that need more do not come from two clocks.
 const READ_MAX_NS: f64 = 10_000.0;
-/// A block's clock ticks at the rate it claims, give or take this part of it.
+/// How far a block's clock may be from its nominal rate, as a part of that rate.
 const RATE_TOLERANCE: f64 = 0.5;
-/// Rates that a clock of stamps can have, in ticks a second.
+/// Nominal rates that are accepted for a block's clock, in ticks a second.
 const CLOCK_HZ: std::ops::RangeInclusive<u64> = 1_000_000..=100_000_000_000;
-/// Blocks, and anchors of all of them, that are compared with one another to find those of one
-/// clock: several times what any GPU has. With more, lines alone are tried.
+/// Most blocks, and most anchors of all blocks, that are compared to find the blocks that share a
+/// clock: several times what any GPU has. With more, only lines are tried.
 const TUNNEL_BLOCKS_MAX: usize = 1024;
 const TUNNEL_ANCHORS_MAX: usize = 1 << 17;
-/// Allowances are searched to this.
+/// Precision to which the smallest variation is searched.
 const SEARCH_NS: f64 = 1.0 / 64.0;
 
 /// Why a block's clock could not be mapped to the shared one.
 #[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
 pub enum AlignError {
     /// Fewer than two anchors.
-    #[error("{0} anchors, but an alignment needs two at least")]
+    #[error("{0} anchors, but alignment needs at least two")]
     TooFew(usize),
-    /// All anchors at one reading of the block's clock.
-    #[error("all anchors are at clock {0}: they tell no rate")]
+    /// All anchors have the same reading of the block's clock.
+    #[error("all anchors are at clock {0}, which leaves its rate unknown")]
     OneMoment(u64),
-    /// An anchor before the one before it, on either clock.
-    #[error("anchor {0} is before the one before it: a clock runs backwards")]
+    /// An anchor is earlier than the previous one, on either clock.
+    #[error("anchor {0} is earlier than the previous one: a clock runs backwards")]
     Backwards(usize),
-    /// Anchors further apart than a token can be.
+    /// The anchors are further apart than the longest token.
     #[error("the anchors span more than {MAX_TOKEN_NS} ns: that is not one token")]
     TooLong,
-    /// A rate that is not near the one claimed.
+    /// The measured rate is far from the nominal one.
     #[error(
-        "by its anchors a tick lasts {low:.4} to {high:.4} ns, but at {clock_hz} Hz \
+        "according to its anchors a tick lasts {low:.4} to {high:.4} ns, but at {clock_hz} Hz \
          it lasts {nominal:.4} ns"
     )]
     Rate {
@@ -71,23 +72,23 @@ pub enum AlignError {
         low: f64,
         /// Longest tick that they allow.
         high: f64,
-        /// Rate claimed.
+        /// Nominal rate.
         clock_hz: u64,
-        /// Its tick.
+        /// Length of its tick.
         nominal: f64,
     },
-    /// No line comes near all anchors.
+    /// No straight line passes near all anchors.
     #[error("the anchors contradict one another by more than {READ_MAX_NS} ns")]
     Contradiction,
-    /// A clock rate or a step that no clock has.
-    #[error("clock_hz is {clock_hz} and global_step_ns {step_ns}: no clock is like that")]
+    /// A rate or a step that no real clock has.
+    #[error("clock_hz is {clock_hz} and global_step_ns is {step_ns}: no clock has these values")]
     NoClock {
         /// Ticks per second.
         clock_hz: u64,
         /// Step of the shared clock.
         step_ns: u64,
     },
-    /// A stamp or a copy too far from the anchors.
+    /// A stamp or a copy is too far from the anchors.
     #[error("clock {0} is too far from the anchors")]
     FarAway(u64),
 }
@@ -95,7 +96,7 @@ pub enum AlignError {
 /// Nominal properties of the clocks.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Clocks {
-    /// Ticks a second that the blocks' clocks claim.
+    /// Nominal rate of the blocks' clocks, in ticks a second.
     pub clock_hz: u64,
     /// Step of the shared clock.
     pub step_ns: u64,
@@ -105,7 +106,7 @@ pub(crate) struct Clocks {
 #[derive(Clone, Debug)]
 pub(crate) struct Block<'a> {
     pub anchors: &'a [Anchor],
-    /// Every reading of its clock that will be asked for.
+    /// Every reading of its clock that will be converted.
     pub readings: Vec<u64>,
 }
 
@@ -129,27 +130,28 @@ impl Map {
 /// How the clocks of all blocks were aligned.
 #[derive(Clone, Debug)]
 pub(crate) struct Maps {
-    /// By block; none for a block that was left out.
+    /// One map for each block; none for a block without stamps and copies.
     pub maps: Vec<Option<Map>>,
-    /// No true time is further away than this, at the readings the maps were made for.
+    /// Error bound: the largest, over the readings that the maps were made for.
     pub error_ns: f64,
     pub method: Method,
 }
 
-/// The method, for the trace's metadata.
+/// How the clocks were aligned, for the trace's metadata.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Method {
     /// All blocks read the shared clock itself.
     None,
-    /// `read_ns`: by how much the time between an anchor's reads was allowed to vary, either way.
+    /// By straight lines. `read_ns`: how much the time between an anchor's two reads was assumed to
+    /// vary, either way.
     Lines { read_ns: f64 },
-    /// The number of distinct clocks, and their lowest and highest rate in MHz over the shortest
-    /// stretches. Half of all times are true to `typical_ns`.
+    /// By tunnels. `clocks`: the number of distinct clocks. `mhz`: their lowest and highest rate
+    /// over the shortest stretches. `typical_ns`: the median error bound.
     Tunnels { read_ns: f64, typical_ns: f64, clocks: usize, mhz: (f64, f64) },
 }
 
 impl Maps {
-    /// Aligns all blocks. Times count from `base_ns`. An error comes with its block's index.
+    /// Aligns all blocks. Times count from `base_ns`. An error comes with the index of its block.
     pub fn fit(
         clocks: Clocks,
         blocks: &[Option<Block<'_>>],
@@ -177,7 +179,8 @@ impl Maps {
         Ok(Maps { maps, error_ns, method })
     }
 
-    /// Aligns all blocks by tunnels, unless one leads nowhere or further than a token.
+    /// Aligns all blocks by tunnels. None if the anchors of a clock contradict one another, or if a
+    /// reading is too far from them.
     fn tunnels(clocks: Clocks, blocks: &[Option<Block<'_>>], base_ns: u64) -> Option<Maps> {
         let anchors: usize = blocks.iter().flatten().map(|block| block.anchors.len()).sum();
         if blocks.len() > TUNNEL_BLOCKS_MAX || anchors > TUNNEL_ANCHORS_MAX {
@@ -213,9 +216,9 @@ impl Maps {
     }
 }
 
-/// By how much reads must be allowed to vary for the anchors to agree: [`READ_NS`], or twice the
-/// least that will do.
-fn stretched(agree: impl Fn(f64) -> bool) -> Option<f64> {
+/// How much reads are assumed to vary: [`READ_NS`] if the anchors agree under it, otherwise twice
+/// the smallest variation under which they agree. None if they never agree.
+fn read_variation_ns(agree: impl Fn(f64) -> bool) -> Option<f64> {
     if agree(READ_NS) {
         return Some(READ_NS);
     }

@@ -1,4 +1,4 @@
-//! The checks of a trace, which every trace must pass, whatever its source.
+//! The checks that every trace must pass, whether it comes from a dump or from a file.
 
 use crate::{
     Copies, CopyAt, CopyError, LayerError, MAX_TOKEN_NS, Meta, Pace, Span, Spans, Streams,
@@ -37,15 +37,15 @@ fn text(field: &'static str, text: &str) -> Result<(), TraceError> {
     if is_short_line(text) { Ok(()) } else { Err(TraceError::BadText(field)) }
 }
 
-/// Returns whether a text is safe in a line of a terminal, a picture or a table: it has no control
-/// characters.
+/// Returns whether a text is safe to print in one line of a terminal, a picture or a table: it has
+/// no control characters, no line separators, and nothing that changes the direction of writing.
 pub(crate) fn is_short_line(text: &str) -> bool {
-    let steers = |c: char| {
-        let turns = matches!(c, '\u{200e}'..='\u{200f}' | '\u{202a}'..='\u{202e}');
-        let isolates = matches!(c, '\u{2066}'..='\u{2069}');
-        c.is_control() || turns || isolates || matches!(c, '\u{2028}' | '\u{2029}')
+    let is_forbidden = |c: char| {
+        let direction = matches!(c, '\u{200e}'..='\u{200f}' | '\u{202a}'..='\u{202e}');
+        let isolate = matches!(c, '\u{2066}'..='\u{2069}');
+        c.is_control() || direction || isolate || matches!(c, '\u{2028}' | '\u{2029}')
     };
-    !text.trim().is_empty() && text.len() <= MAX_TEXT && !text.chars().any(steers)
+    !text.trim().is_empty() && text.len() <= MAX_TEXT && !text.chars().any(is_forbidden)
 }
 
 fn at_most(field: &'static str, found: u64, limit: u64) -> Result<(), TraceError> {
@@ -75,7 +75,7 @@ fn pace(pace: &Pace) -> Result<(), TraceError> {
     if pace.overhead_pct.is_finite() { Ok(()) } else { Err(TraceError::BadPace("overhead_pct")) }
 }
 
-/// Refuses spans that contradict the metadata, each other or the contract of the stamps.
+/// Refuses spans that contradict the metadata, each other, or the meaning of their kind and role.
 pub(crate) fn spans(meta: &Meta, spans: &Spans) -> Result<(), TraceError> {
     equal("spans", spans.uneven(), spans.len())?;
     if spans.is_empty() {
@@ -132,7 +132,8 @@ fn one_span(meta: &Meta, span: &Span, index: usize) -> Result<(), TraceError> {
     }
 }
 
-/// The ring has two sides, and each side has one role.
+/// Returns whether a role records spans of this kind. Only consumers wait for a full stage of the
+/// ring, and only the loader for an empty one.
 fn is_of_role(kind: EventKind, role: Role) -> bool {
     match kind {
         EventKind::Unrecorded => false,
@@ -151,8 +152,8 @@ fn layer(meta: &Meta, phase: Phase, layer: Option<u16>) -> Result<(), LayerError
     }
 }
 
-/// Checks a span against the previous one. A role does one thing at a time: overlapping spans would
-/// be counted twice.
+/// Checks a span against the previous one. A role does one thing at a time: the analysis would
+/// count overlapping spans twice.
 fn order(before: &Span, span: &Span, index: usize) -> Result<(), TraceError> {
     let (was, is) = ((before.block, before.role), (span.block, span.role));
     if is < was {
@@ -222,7 +223,7 @@ fn one_copy(
     if out_of_order { refuse(CopyError::OutOfOrder) } else { Ok(()) }
 }
 
-/// Refuses a token that does not begin with its first span or copy and end with its last.
+/// Refuses a token that does not begin with its first span or copy, or does not end with its last.
 pub(crate) fn whole_token(meta: &Meta, spans: &Spans, copies: &Copies) -> Result<(), TraceError> {
     let first = spans.begin_ns.iter().chain(&copies.issue_ns).copied().min().unwrap_or(0);
     let found = spans.end_ns.iter().chain(&copies.arrival_ns).copied().max().unwrap_or(0);

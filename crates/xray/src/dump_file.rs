@@ -9,24 +9,27 @@ use sha2::{Digest, Sha256};
 pub const MAGIC: &[u8; 8] = b"MONOXRAY";
 /// Magic, version, length, sha256.
 const HEADER_BYTES: usize = 8 + 4 + 8 + 32;
-/// The least bytes of one such item in the file, against which a count is checked.
+/// The fewest bytes that one item takes in the file. A count of items is checked against them.
 const STAMP_BYTES: usize = 8 + 2 + 2 + 1 + 1;
 const COPY_BYTES: usize = 8 + 8 + 4 + 2 + 1;
 const ANCHOR_BYTES: usize = 8 + 8;
 const PHASE_BYTES: usize = 1 + 8;
 const BLOCK_BYTES: usize = 2 + 8 + 4 * 8;
 
-/// Why a file is not a dump. Offsets are from the file's first byte.
+/// Why a file was refused as a dump. Offsets count from the file's first byte.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DumpError {
     /// Not a dump.
     #[error("not a dump: the file begins with {0:02x?}, a dump with {MAGIC:02x?}")]
     Foreign(Vec<u8>),
-    /// Another version.
+    /// A dump of another version.
     #[error("the dump's version is {0}, this program reads {DUMP_VERSION}: record it again")]
     Version(u32),
     /// The file is shorter or longer than it says.
-    #[error("the dump's body is {found} bytes, its header says {expected}: it was cut or added to")]
+    #[error(
+        "the dump's body has {found} bytes, but its header says {expected}: the file was truncated \
+         or extended"
+    )]
     Length {
         /// Bytes that follow the header.
         found: u64,
@@ -37,7 +40,7 @@ pub enum DumpError {
     #[error("the file ends at byte {0}, inside the dump's header")]
     ShortHeader(usize),
     /// The body has changed since it was written.
-    #[error("the dump's sha256 does not fit its body: the file is damaged")]
+    #[error("the dump's sha256 does not match its body: the file is damaged")]
     Sha256,
     /// The body ends too early.
     #[error("byte {at}: {what} takes {wanted} bytes, but {left} are left")]
@@ -48,10 +51,10 @@ pub enum DumpError {
         what: &'static str,
         /// Its size.
         wanted: usize,
-        /// What there is.
+        /// Bytes left.
         left: usize,
     },
-    /// A list that cannot fit into what is left of the file.
+    /// A list that the rest of the file cannot hold.
     #[error("byte {at}: {count} x {what} do not fit into the {left} bytes that are left")]
     Count {
         /// Offset.
@@ -60,17 +63,17 @@ pub enum DumpError {
         what: &'static str,
         /// Its length.
         count: u64,
-        /// What there is.
+        /// Bytes left.
         left: usize,
     },
-    /// A value that is none of those it may be.
-    #[error("byte {at}: {value} is no {what}")]
+    /// A value that is not one of those allowed.
+    #[error("byte {at}: {value} is not a valid {what}")]
     Value {
         /// Offset.
         at: usize,
-        /// What it was to be.
+        /// What the value stands for.
         what: &'static str,
-        /// What it is.
+        /// The value.
         value: u8,
     },
     /// A text that is not UTF-8.
@@ -91,7 +94,7 @@ pub enum DumpError {
     },
 }
 
-/// Returns whether a file begins like a dump.
+/// Returns whether a file begins with a dump's first bytes.
 pub fn is_dump(bytes: &[u8]) -> bool {
     bytes.starts_with(MAGIC)
 }
@@ -198,7 +201,7 @@ pub fn read(bytes: &[u8]) -> Result<Dump, DumpError> {
     }
 }
 
-/// Reads values in order, and keeps the offset.
+/// Reads values in order, and keeps the offset of the next one.
 struct Reader<'a> {
     bytes: &'a [u8],
     at: usize,
@@ -226,14 +229,14 @@ impl Reader<'_> {
 
     fn pace(&mut self) -> Result<Option<Pace>, DumpError> {
         let at = self.at;
-        match self.u8("whether there is a pace")? {
+        match self.u8("the pace flag")? {
             0 => Ok(None),
             1 => {
                 let headline_ns = f64::from_bits(self.u64("the headline pace")?);
                 let instrumented_ns = f64::from_bits(self.u64("the instrumented pace")?);
                 Ok(Some(Pace { headline_ns, instrumented_ns }))
             }
-            value => Err(DumpError::Value { at, what: "yes (1) or no (0) of a pace", value }),
+            value => Err(DumpError::Value { at, what: "pace flag (0 or 1)", value }),
         }
     }
 
@@ -297,8 +300,8 @@ impl Reader<'_> {
         Ok(list)
     }
 
-    /// Reads a count of items of at least `least_bytes` each. It is never more than the rest of the
-    /// file can hold, so that it is safe to reserve memory for it.
+    /// Reads a count of items of at least `least_bytes` each. A count that the rest of the file
+    /// cannot hold is refused, so that it is safe to reserve memory for the items.
     fn count(&mut self, what: &'static str, least_bytes: usize) -> Result<usize, DumpError> {
         let at = self.at;
         let count = self.u64(what)?;

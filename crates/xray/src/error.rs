@@ -78,16 +78,16 @@ impl fmt::Display for StampAt {
     }
 }
 
-/// Why a dump or a page's file was refused.
+/// Why a dump or a page's file was refused. Each message names the value and where it is.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum TraceError {
-    /// Nothing was recorded, or nothing by consumers.
+    /// No span of a consumer was recorded.
     #[error("the trace has no spans of consumers")]
     NoSpans,
-    /// No block took part.
+    /// The number of blocks is 0.
     #[error("the trace has no blocks")]
     NoBlocks,
-    /// A text of the metadata is empty, too long or has control characters.
+    /// A text of the metadata is empty, too long, or not safe to print.
     #[error("meta.{0} is not a short line of text")]
     BadText(&'static str),
     /// A number of the metadata is above its limit.
@@ -100,39 +100,39 @@ pub enum TraceError {
         /// The largest value allowed.
         limit: u64,
     },
-    /// A number of the metadata that no measurement gives.
-    #[error("meta.pace.{0} is not a number that a measurement gives")]
+    /// A rate or a percentage of the metadata that no measurement can have given.
+    #[error("meta.pace.{0} is not a possible measurement")]
     BadPace(&'static str),
-    /// Not one SM for each block.
+    /// The number of SMs differs from the number of blocks.
     #[error("meta.sms has {found} values, but there are {blocks} blocks")]
     WrongSms {
-        /// Values.
+        /// Number of values.
         found: usize,
-        /// Blocks that took part.
+        /// Number of blocks.
         blocks: u16,
     },
     /// A phase's bytes are zero, listed twice, or out of order.
     #[error("meta.phase_bytes: {0} is listed twice, out of order, or with no bytes")]
     BadPhaseBytes(&'static str),
-    /// A block's clock and the shared one do not fit together.
+    /// A block's clock cannot be mapped to the shared one.
     #[error("block {block}: {error}")]
     Align {
         /// The block.
         block: usize,
-        /// Why not.
+        /// The reason.
         error: AlignError,
     },
-    /// A stamp or a copy that is earlier than the previous one.
-    #[error("{at} is at clock {clock}, before the one before it at {before}")]
+    /// A stamp or a copy is earlier than the previous one.
+    #[error("{at} is at clock {clock}, earlier than the previous one at {before}")]
     ClockBackwards {
-        /// The later one in the dump.
+        /// The second of the two.
         at: StampAt,
         /// Its clock.
         clock: u64,
         /// The clock of the previous one.
         before: u64,
     },
-    /// A copy that arrives before it is issued.
+    /// A copy arrives before it is issued.
     #[error("{0} arrives before it is issued")]
     EarlyArrival(StampAt),
     /// A role's last stamp opens a span that never ends.
@@ -152,7 +152,7 @@ pub enum TraceError {
         /// End of the token.
         token_ns: u64,
     },
-    /// A span that ends after the token.
+    /// A span ends after the token.
     #[error("{at} ends at {end_ns} ns, after the token's end at {token_ns} ns")]
     AfterEnd {
         /// The span.
@@ -162,18 +162,18 @@ pub enum TraceError {
         /// End of the token.
         token_ns: u64,
     },
-    /// A span that does not end after it begins.
+    /// A span has no length, or a negative one.
     #[error("{0} does not end after it begins")]
     Backwards(SpanAt),
-    /// A span of a kind that this role does not record.
-    #[error("{0} is of a kind that this role has no spans of")]
+    /// A span of a kind that its role does not record.
+    #[error("{0} has a kind that its role does not record")]
     WrongKind(SpanAt),
-    /// A span's block took no part.
-    #[error("{at} names a block, but there are {blocks} blocks")]
+    /// A span's block does not exist.
+    #[error("{at} is on a block that does not exist: there are {blocks} blocks")]
     UnknownBlock {
         /// The span.
         at: SpanAt,
-        /// Blocks that took part.
+        /// Number of blocks.
         blocks: u16,
     },
     /// A span's layer is beyond the model's, missing, or superfluous.
@@ -184,20 +184,20 @@ pub enum TraceError {
         /// What is wrong with its layer.
         what: LayerError,
     },
-    /// A wait for a block that took no part.
+    /// A wait for a block that does not exist.
     #[error("{at} waits on block {waits_on}, but there are {blocks} blocks")]
     UnknownProducer {
         /// The span.
         at: SpanAt,
         /// The block waited for.
         waits_on: u16,
-        /// Blocks that took part.
+        /// Number of blocks.
         blocks: u16,
     },
     /// A wait for the block itself.
     #[error("{0} waits on its own block")]
     SelfWait(SpanAt),
-    /// A span names a producer, but is not a wait on an exchange.
+    /// A span that is not a wait on an exchange names a producer.
     #[error("{at} waits on no exchange, but names block {waits_on}")]
     StrayProducer {
         /// The span.
@@ -206,7 +206,7 @@ pub enum TraceError {
         waits_on: u16,
     },
     /// Blocks, or the roles of a block, are out of order.
-    #[error("{at} comes after the spans of block {block}, {role}", role = role.name())]
+    #[error("{at} is out of order: it follows a span of block {block}, {role}", role = role.name())]
     OutOfOrder {
         /// The span.
         at: SpanAt,
@@ -216,7 +216,7 @@ pub enum TraceError {
         role: Role,
     },
     /// Two spans of one role of a block overlap, or are out of order.
-    #[error("{at} begins {by_ns} ns before the end of the span before it")]
+    #[error("{at} begins {by_ns} ns before the previous span ends")]
     Overlap {
         /// The later span.
         at: SpanAt,
@@ -231,8 +231,8 @@ pub enum TraceError {
         /// What is wrong with it.
         what: CopyError,
     },
-    /// More copies in a row than can be counted.
-    #[error("a block has more than {max} copies in a row for one phase", max = u32::MAX)]
+    /// More consecutive copies than a stream can count.
+    #[error("a block has more than {max} consecutive copies for one phase", max = u32::MAX)]
     TooManyCopies,
     /// Neither gzip nor JSON.
     #[error("neither gzip nor JSON: the file begins with {0:02x?}")]
@@ -243,7 +243,7 @@ pub enum TraceError {
     /// Bytes after the end of the gzip stream.
     #[error("{0} bytes follow the gzip stream")]
     TrailingBytes(usize),
-    /// More text than any trace needs.
+    /// The text is longer than that of any trace.
     #[error("the text is longer than {0} bytes")]
     TooLong(usize),
     /// Not the JSON of a trace.
@@ -283,7 +283,7 @@ pub enum TraceError {
         names: usize,
     },
     /// Columns of different lengths.
-    #[error("{list}.{column} has {found} values, not {expected} as the list's other columns")]
+    #[error("{list}.{column} has {found} values, but the list's other columns have {expected}")]
     UnequalColumns {
         /// `spans`, `copies` or `streams`.
         list: &'static str,
@@ -294,21 +294,21 @@ pub enum TraceError {
         /// Length of the list.
         expected: usize,
     },
-    /// The blocks' row counts do not add up to all rows.
+    /// The rows counted for each block do not add up to the rows of the list.
     #[error("{list}.counts has {found} blocks and {rows} rows, not {blocks} and {expected}")]
     WrongCounts {
         /// `spans` or `streams`.
         list: &'static str,
-        /// Length of the counts.
+        /// Number of counts.
         found: usize,
-        /// Sum of the counts.
+        /// Their sum.
         rows: u64,
-        /// Blocks that took part.
+        /// Number of blocks.
         blocks: u16,
         /// Rows of the list.
         expected: usize,
     },
-    /// A time that no token has.
+    /// A time beyond the longest token allowed.
     #[error("{list}: the times of row {index} add up to more than {MAX_TOKEN_NS} ns")]
     TimeTooLong {
         /// `spans` or `streams`.
@@ -321,13 +321,13 @@ pub enum TraceError {
 /// What is wrong with a layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LayerError {
-    /// Beyond the model's.
+    /// The model has no such layer.
     #[error("names a layer, but the model has {0} layers")]
     Unknown(u16),
-    /// A phase of a layer without one.
+    /// The phase belongs to a layer, but none is named.
     #[error("lacks its layer")]
     Missing,
-    /// A phase that occurs once a step, with one.
+    /// The phase occurs once a step, but a layer is named.
     #[error("has a layer, but its phase occurs once a step")]
     Stray,
 }
@@ -335,8 +335,8 @@ pub enum LayerError {
 /// What is wrong with a copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CopyError {
-    /// Its block took no part.
-    #[error("names a block, but there are {0} blocks")]
+    /// Its block does not exist.
+    #[error("is on a block that does not exist: there are {0} blocks")]
     UnknownBlock(u16),
     /// Its layer is wrong.
     #[error("{0}")]
@@ -345,10 +345,10 @@ pub enum CopyError {
     #[error("arrives before it is issued")]
     Backwards,
     /// It loads no bytes, or consists of no copies.
-    #[error("brings no bytes")]
+    #[error("loads no bytes")]
     Empty,
-    /// It is earlier than the previous one.
-    #[error("comes after one of a later block or a later issue")]
+    /// Its block or its issue is earlier than the previous one's.
+    #[error("is out of order: rows are sorted by block, then by time of issue")]
     OutOfOrder,
     /// It arrives after the token's end.
     #[error("arrives after the token's end")]

@@ -17,8 +17,8 @@ const MAX_BYTES: usize = 4 << 20;
 /// Why a file was refused.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FaultFileError {
-    /// A file larger than any fault's.
-    #[error("the file is longer than {MAX_BYTES} bytes: not a fault's")]
+    /// A file larger than any fault file.
+    #[error("the file is longer than {MAX_BYTES} bytes, so it is not a fault file")]
     TooLong,
     /// Not the JSON of a fault.
     #[error("not a fault's JSON: {0}")]
@@ -34,7 +34,7 @@ pub enum FaultFileError {
         /// The name.
         name: String,
     },
-    /// A text that is empty, too long or has control characters.
+    /// A text that is empty, too long, or not safe to print.
     #[error("{0} is not a short line of text")]
     BadText(&'static str),
     /// A wait of, or for, a block that does not exist.
@@ -42,7 +42,7 @@ pub enum FaultFileError {
     UnknownBlock {
         /// The block.
         block: u16,
-        /// Blocks that took part.
+        /// Number of blocks.
         blocks: u16,
     },
 }
@@ -107,7 +107,7 @@ pub fn read(bytes: &[u8]) -> Result<FaultDump, FaultFileError> {
     if bytes.len() > MAX_BYTES {
         return Err(FaultFileError::TooLong);
     }
-    // The message may quote the file.
+    // The message may quote the file, so it is escaped.
     let refuse = |error: serde_json::Error| FaultFileError::Json(escaped(&error.to_string()));
     let FileSchema { schema } = serde_json::from_slice(bytes).map_err(refuse)?;
     if schema != SCHEMA {
@@ -174,13 +174,13 @@ fn wait_from_file(file: &FileWait) -> Result<BlockWait, FaultFileError> {
 /// How a chain of waits ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChainEnd {
-    /// The block did not wait: it had not reached the publishing of its value, or failed before it.
+    /// The block did not wait: it had not published its value yet, or had failed before that.
     Idle(u16),
-    /// The block waited for its own value: it passed the phase without publishing.
+    /// The block waited for its own value: it went past the phase without publishing.
     Itself(u16),
-    /// The block waited for its own ring.
+    /// The block waited for its own ring, not for another block.
     Ring(u16),
-    /// Blocks waited for one another; this block is the first that repeats.
+    /// Blocks waited for one another (a deadlock); the chain comes back to this block first.
     Circle(u16),
 }
 
@@ -219,7 +219,7 @@ impl fmt::Display for Report<'_> {
         let dump = self.0;
         writeln!(
             f,
-            "{} on {}, {}, {} blocks: the step at position {} did not end; a wait may last {:?}",
+            "{} on {}, {}, {} blocks: the step at position {} did not end; the timeout is {:?}",
             dump.model,
             dump.device,
             dump.variant,
@@ -228,7 +228,7 @@ impl fmt::Display for Report<'_> {
             std::time::Duration::from_nanos(dump.timeout_ns)
         )?;
         let (links, end) = chain(dump);
-        writeln!(f, "\nfrom the cause on:")?;
+        writeln!(f, "\nwho waited for whom, from the cause on:")?;
         for link in links {
             writeln!(f, "  block {} (warp {}) waited for {}", link.block, link.warp, link.what())?;
         }
@@ -243,19 +243,25 @@ impl fmt::Display for Report<'_> {
 fn words_of(end: ChainEnd) -> String {
     match end {
         ChainEnd::Idle(block) => format!(
-            "block {block} waited for nothing: it had not posted that yet, and was working or gone"
+            "block {block} waited for nothing: it was still working or had stopped, and had not \
+             published that value"
         ),
         ChainEnd::Itself(block) => {
-            format!("block {block} waited for its own value: it went on without posting it")
+            format!("block {block} waited for its own value: it went on without publishing it")
         }
-        ChainEnd::Ring(block) => format!("block {block} waited for its own ring: look there"),
+        ChainEnd::Ring(block) => {
+            format!("block {block} waited for its own ring, not for another block")
+        }
         ChainEnd::Circle(block) => {
-            format!("block {block} waited in turn for one of these: a circle")
+            format!(
+                "block {block} is listed above: from there on the blocks waited for one another"
+            )
         }
     }
 }
 
-/// Groups equal waits of one role, the earliest in the data flow first.
+/// Lists the waits of one role, the earliest in the data flow first. Blocks that wait for the same
+/// share a line.
 fn groups(dump: &FaultDump, role: Role, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     let mut waits: Vec<&BlockWait> = dump.waits.iter().filter(|wait| wait.role == role).collect();
     let place = |wait: &BlockWait| {

@@ -11,8 +11,8 @@ use monolith_abi::{EventKind, Role};
 const ROUNDING_NS: f64 = 0.5;
 
 /// Checks an engine's dump, aligns the blocks' clocks, and sets time 0 at the first start of a span
-/// or issue of a copy. If a wait's last value came from the block itself, the wait is on no block:
-/// all other values were there.
+/// or issue of a copy. If the last value of a wait came from the block itself, the span names no
+/// producer: the values of all other blocks were there already.
 ///
 /// # Errors
 /// Clocks that cannot be aligned, and everything that a [`Trace`] refuses.
@@ -25,7 +25,7 @@ pub fn trace_from_dump(dump: &Dump) -> Result<Trace, TraceError> {
             aligned.block(block, part, map)?;
         }
     }
-    // A recording with only a weight stream is no step, and the page could show nothing.
+    // Without consumer spans there is no step to analyze, and the page would have nothing to show.
     if !aligned.spans.iter().any(|(span, ..)| span.role == Role::Consumer) {
         return Err(TraceError::NoSpans);
     }
@@ -59,7 +59,7 @@ fn maps(dump: &Dump) -> Result<Maps, TraceError> {
     Maps::fit(clocks, &blocks, base_ns).map_err(|(block, error)| TraceError::Align { block, error })
 }
 
-/// Returns the clocks of a block's stamps and copies, which must be in order.
+/// Returns the clock readings of a block's stamps and copies, which must be in order.
 fn readings(block: usize, part: &BlockDump) -> Result<Vec<u64>, TraceError> {
     let consumer: Vec<u64> = part.consumer.iter().map(|stamp| stamp.clock).collect();
     let loader: Vec<u64> = part.loader.iter().map(|stamp| stamp.clock).collect();
@@ -125,7 +125,7 @@ impl Aligned {
         Ok(())
     }
 
-    /// Adds a span, or extends the previous one if both are one.
+    /// Adds a span, or extends the previous one if the new one continues it.
     fn span(&mut self, span: Span, begin: i64, end: i64) {
         match self.spans.last_mut() {
             Some((before, _, until)) if *before == span && *until == begin => *until = end,
@@ -209,7 +209,8 @@ fn meta_from_dump(dump: &Dump, blocks: u16, token_ns: u64, maps: &Maps) -> Meta 
     }
 }
 
-/// Describes the method in a line. Blocks that read the shared clock itself need no alignment.
+/// Describes the method in one line of at most 256 bytes (`check::text`). Blocks that read the
+/// shared clock itself need no alignment.
 fn alignment(step_ns: u64, method: Method) -> String {
     match method {
         Method::None => format!("none: all blocks read one clock (in steps of {step_ns} ns)"),
@@ -219,9 +220,8 @@ fn alignment(step_ns: u64, method: Method) -> String {
         ),
         Method::Tunnels { read_ns, typical_ns, clocks, mhz: (low, high) } => format!(
             "middle of the curves that the anchors of {clocks} clocks allow, half of all times \
-             within {typical_ns:.0} ns (between anchors at {low:.0} to {high:.0} MHz, \
-             as elsewhere; shared clock in steps of {step_ns} ns, both clocks read within \
-             {read_ns:.1} ns)"
+             within {typical_ns:.0} ns (assumed rates of {low:.0} to {high:.0} MHz, \
+             shared clock in steps of {step_ns} ns, both clocks read within {read_ns:.1} ns)"
         ),
     }
 }

@@ -2,7 +2,8 @@
 //!
 //! Data flows one way: an engine makes a [`Dump`](monolith_abi::dump::Dump) ([`dump_file`] stores
 //! it on disk); [`trace_from_dump`] checks it and aligns the blocks' clocks; [`Analysis`]
-//! summarizes it for the terminal; [`page`] writes the page's file. This crate does not depend on
+//! summarizes the trace for the terminal; [`page`] writes it for the web page, and [`export`] for
+//! other viewers. [`fault`] explains a step that timed out. This crate does not depend on the
 //! engines: it sees only their stamps.
 
 #![forbid(unsafe_code)]

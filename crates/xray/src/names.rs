@@ -1,4 +1,4 @@
-//! Names of the closed sets, for serde: files and reports have names such as `qkv`, not ids.
+//! Helpers for serde that write phases and kinds by name: files and reports say `qkv`, not an id.
 
 use monolith_abi::{EventKind, Phase};
 use serde::de::Error;
@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use crate::PhaseBytes;
 
-/// Escapes the control characters in a file's text, for a terminal.
+/// Escapes control characters, so that text from a file cannot send commands to the terminal.
 pub(crate) fn escaped(text: &str) -> String {
     let escape = |c: char| match c.is_control() {
         true => c.escape_default().to_string(),
@@ -17,17 +17,17 @@ pub(crate) fn escaped(text: &str) -> String {
     text.chars().map(escape).collect()
 }
 
-/// A phase by its name.
+/// Writes a phase as its name.
 pub(crate) fn phase<S: Serializer>(phase: &Phase, to: S) -> Result<S::Ok, S::Error> {
     to.serialize_str(phase.name())
 }
 
-/// A kind by its name.
+/// Writes a kind as its name.
 pub(crate) fn kind<S: Serializer>(kind: &EventKind, to: S) -> Result<S::Ok, S::Error> {
     to.serialize_str(kind.name())
 }
 
-/// Bytes by phase as an object, in the phases' order.
+/// Writes the bytes of each phase as an object, in order of the phases.
 pub(crate) fn phase_bytes<S: Serializer>(all: &[PhaseBytes], to: S) -> Result<S::Ok, S::Error> {
     let mut map = to.serialize_map(Some(all.len()))?;
     for PhaseBytes { phase, bytes } in all {

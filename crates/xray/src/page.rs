@@ -19,11 +19,13 @@ pub const SCHEMA: &str = "monolith-trace/2";
 /// memory.
 pub const MAX_JSON_BYTES: usize = 64 << 20;
 
-/// Most values of a column. Limiting the text is not enough to bound the reader's memory, since a
+/// Most values in a column. Limiting the text is not enough to bound the reader's memory, since a
 /// comma and a digit become eight bytes.
 pub const MAX_ROWS: usize = 2 << 20;
-/// Most names in a list, and bytes in all of them.
+/// Most names in a list.
 const MAX_NAMES: usize = 256;
+/// Most bytes in all names of a list.
+const MAX_NAMES_BYTES: usize = 64 * MAX_NAMES;
 
 const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
 
@@ -79,9 +81,9 @@ struct FileStreams {
     length_ns: Vec<u64>,
 }
 
-/// Lists that are refused before they are kept.
+/// Reads lists, and refuses one that is too long before it fills the memory.
 mod bounded {
-    use super::{MAX_NAMES, MAX_ROWS};
+    use super::{MAX_NAMES, MAX_NAMES_BYTES, MAX_ROWS};
     use serde::de::{Deserialize, Deserializer, Error, SeqAccess, Visitor};
     use std::fmt;
     use std::marker::PhantomData;
@@ -94,8 +96,9 @@ mod bounded {
 
     pub fn names<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<String>, D::Error> {
         let names: Vec<String> = from.deserialize_seq(List { most: MAX_NAMES, of: PhantomData })?;
-        if names.iter().map(String::len).sum::<usize>() > 64 * MAX_NAMES {
-            return Err(D::Error::custom("the names are longer than any"));
+        if names.iter().map(String::len).sum::<usize>() > MAX_NAMES_BYTES {
+            let what = format!("the names take more than {MAX_NAMES_BYTES} bytes");
+            return Err(D::Error::custom(what));
         }
         Ok(names)
     }
@@ -144,7 +147,7 @@ pub fn write(trace: &Trace) -> Vec<u8> {
 /// Reads the trace from a file of the page, gzipped or not.
 pub fn read(bytes: &[u8]) -> Result<Trace, TraceError> {
     let json = unpack(bytes)?;
-    // The message may quote the file.
+    // The message may quote the file, so it is escaped.
     let refuse = |error: serde_json::Error| TraceError::Json(escaped(&error.to_string()));
     let FileSchema { schema } = serde_json::from_slice(&json).map_err(refuse)?;
     if schema != SCHEMA {
@@ -153,8 +156,8 @@ pub fn read(bytes: &[u8]) -> Result<Trace, TraceError> {
     trace_from_file(serde_json::from_slice(&json).map_err(refuse)?)
 }
 
-/// Returns the JSON text. The first bytes decide whether to unpack it, since servers may have
-/// unpacked a `.gz`.
+/// Returns the JSON text. The first bytes decide whether to unpack it, not the file's name, since a
+/// server may have unpacked a `.gz`.
 fn unpack(bytes: &[u8]) -> Result<Cow<'_, [u8]>, TraceError> {
     if bytes.starts_with(&GZIP_MAGIC) {
         return gunzip(bytes).map(Cow::Owned);
@@ -329,7 +332,7 @@ fn equal(
     Err(TraceError::UnequalColumns { list, column, found, expected })
 }
 
-/// The file's list of names, in this version's terms.
+/// Converts the file's list of names to values. A name that this version does not know is refused.
 fn known<T>(
     list: &'static str,
     names: &[String],
@@ -346,7 +349,7 @@ fn known<T>(
     Ok(values)
 }
 
-/// A column of ids, in this version's terms.
+/// Converts a column of ids, which index the list of names, to values.
 fn named<T: Copy>(
     list: &'static str,
     column: &'static str,

@@ -1,8 +1,9 @@
-//! Merges consecutive copies of the same phase's weights.
+//! Merges consecutive copies of the same phase's weights into streams, which are few enough to
+//! draw.
 
 use crate::{Copies, Stream, Streams, TraceError};
 
-/// Merges the copies of each block that follow one another in order of issue and are for the
+/// Merges copies of one block that follow one another in order of issue and bring weights of the
 /// same phase of the same layer.
 pub(crate) fn streams_from_copies(copies: &Copies) -> Result<Streams, TraceError> {
     let mut streams = Streams::default();

@@ -7,13 +7,13 @@ use crate::analysis::{
 };
 use std::fmt::{self, Formatter};
 
-/// Number of waits' producers that the table prints; the rest is one line.
+/// Number of producers that the table of waits lists; one line sums up the rest.
 const PRODUCERS: usize = 5;
-/// Number of blocks named with most of a kind of time.
+/// Number of blocks listed as those with most of a kind of time.
 const MOST: usize = 3;
-/// Number of blocks named as the latest.
+/// Number of blocks listed as the latest.
 const LATEST: usize = 5;
-/// Number of segments named as the longest of the critical path.
+/// Number of segments listed as the longest of the critical path.
 const LONGEST: usize = 5;
 
 impl fmt::Display for Analysis {
@@ -45,7 +45,7 @@ fn summary(analysis: &Analysis, f: &mut Formatter<'_>) -> fmt::Result {
     match analysis.pace {
         Some(Pace { headline_tok_s, overhead_pct, .. }) => writeln!(
             f,
-            "the loop around it: {headline_tok_s:.0} tok/s unrecorded; recording takes \
+            "decode loop around the step: {headline_tok_s:.0} tok/s unrecorded; recording takes \
              {overhead_pct:.1} % longer"
         )?,
         None => writeln!(f, "what recording costs was not measured")?,
@@ -53,7 +53,7 @@ fn summary(analysis: &Analysis, f: &mut Formatter<'_>) -> fmt::Result {
     writeln!(
         f,
         "token {:.1} us on {count} {}{plural}: {:.1} % work, {:.1} % waits, {:.1} % unrecorded\n\
-         times are true to {} ns",
+         times are true to within {} ns",
         us(analysis.token_ns),
         analysis.unit,
         percent(analysis.work_ns(), whole),
@@ -62,7 +62,11 @@ fn summary(analysis: &Analysis, f: &mut Formatter<'_>) -> fmt::Result {
         analysis.clock_error_ns,
     )?;
     if analysis.overflow > 0 {
-        writeln!(f, "{} stamps did not fit: their time counts as unrecorded", analysis.overflow)?;
+        writeln!(
+            f,
+            "{} records did not fit in the engine's buffers: their time counts as unrecorded",
+            analysis.overflow
+        )?;
     }
     if analysis.reduced {
         writeln!(
@@ -100,9 +104,9 @@ fn phases(analysis: &Analysis, f: &mut Formatter<'_>) -> fmt::Result {
     }
     writeln!(
         f,
-        "work and waits: all {unit}s together, a wait in the row of what it waits for; mean, max: \
-         of one\n{unit}; window: first begin of work to last end, summed over the layers; GB/s: \
-         the phase's bytes\nover its window, also those that were there before it began"
+        "work and waits: sums over all {unit}s; a wait counts for the phase that it waits for; \
+         mean, max:\nof one {unit}; window: first begin of work to last end, summed over the \
+         layers; GB/s: the phase's\nbytes over its window, including bytes that arrived before it"
     )
 }
 
@@ -155,7 +159,7 @@ fn blocks(analysis: &Analysis, f: &mut Formatter<'_>) -> fmt::Result {
     writeln!(
         f,
         "\n{:<26} {:>8} {:>8} {:>8}  most in {}{}",
-        format!("us of one {}", analysis.unit),
+        format!("us per {}", analysis.unit),
         "min",
         "median",
         "max",
@@ -169,7 +173,7 @@ fn blocks(analysis: &Analysis, f: &mut Formatter<'_>) -> fmt::Result {
         let weights = sum(|block| block.barrier_weights_ns);
         writeln!(
             f,
-            "of all barrier waits {:.1} % are for weights under way, the rest for the {}'s own \
+            "of all barrier waits {:.1} % are for weights in flight, the rest for the {}'s own \
              warps",
             percent(weights, sum(BlockTime::barrier_ns)),
             analysis.unit
@@ -225,7 +229,7 @@ fn stream(analysis: &Analysis, f: &mut Formatter<'_>) -> fmt::Result {
     let WeightStream { copies, bytes, busy_ns, gb_per_s, latency } = stream;
     writeln!(
         f,
-        "\nweight stream: {:.1} MB in {copies} copies, at least one under way for {:.1} us: \
+        "\nweight stream: {:.1} MB in {copies} copies, at least one in flight for {:.1} us: \
          {gb_per_s:.0} GB/s",
         *bytes as f64 / 1e6,
         us(*busy_ns)
@@ -260,8 +264,9 @@ fn handoffs(analysis: &Analysis, f: &mut Formatter<'_>) -> fmt::Result {
     }
     writeln!(
         f,
-        "\nlateness of {} hand-offs' producers (post less the median post), ns: median {}, p90 \
-         {},\np99 {}, max {}; the last is {:.0} late on average; on average latest:",
+        "\nlateness of the producers of {} hand-offs (time published minus the median), in ns:\n\
+         median {}, p90 {}, p99 {}, max {}; the last producer is {:.0} late on average\n\
+         latest on average:",
         late.handoffs, late.median_ns, late.p90_ns, late.p99_ns, late.max_ns, late.last_mean_ns
     )?;
     writeln!(
@@ -289,7 +294,7 @@ fn path(analysis: &Analysis, f: &mut Formatter<'_>) -> fmt::Result {
     };
     writeln!(
         f,
-        "\ncritical path: {} segments, {} from one {} to another",
+        "\ncritical path: {} segments, {} jumps from one {} to another",
         path.segments.len(),
         path.jumps,
         analysis.unit
@@ -298,7 +303,7 @@ fn path(analysis: &Analysis, f: &mut Formatter<'_>) -> fmt::Result {
     let mut rest = path.totals;
     for row in &path.phases {
         path_row(f, row.phase.name(), &row.time)?;
-        rest = less(&rest, &row.time);
+        rest = minus(&rest, &row.time);
     }
     if rest.sum_ns() > 0 {
         path_row(f, "no phase", &rest)?;
@@ -318,10 +323,10 @@ fn path(analysis: &Analysis, f: &mut Formatter<'_>) -> fmt::Result {
     )?;
     writeln!(
         f,
-        "compute: work until half of the {unit}s that post the same had posted; skew: work after \
-         that, and\nbarrier waits for the {unit}'s own warps; weights: waits for those under way; \
-         hand-off: from a\nproducer's post to the end of the wait for it, in the row of what was \
-         posted",
+        "compute: work until half of the phase's {unit}s had published; skew: work after that, \
+         and barrier\nwaits for the {unit}'s own warps; weights: waits for weights in flight; \
+         hand-off: from a producer's\npublication to the end of the wait for it, in the row of \
+         the published phase",
         unit = analysis.unit
     )
 }
@@ -339,7 +344,7 @@ fn path_row(f: &mut Formatter<'_>, name: &str, time: &PathTotals) -> fmt::Result
     )
 }
 
-fn less(all: &PathTotals, part: &PathTotals) -> PathTotals {
+fn minus(all: &PathTotals, part: &PathTotals) -> PathTotals {
     PathTotals {
         compute_ns: all.compute_ns - part.compute_ns,
         weights_ns: all.weights_ns - part.weights_ns,

@@ -1,4 +1,4 @@
-//! The trace: one token's spans and copies, aligned, checked, in columns.
+//! The trace: one token's spans and copies on a common clock, checked, stored by column.
 
 use crate::streams::streams_from_copies;
 use crate::{CopyAt, SpanAt, TraceError, check, names};
@@ -9,7 +9,8 @@ use serde::{Deserialize, Serialize};
 /// time is exact in a JSON number.
 pub const MAX_TOKEN_NS: u64 = 3_600_000_000_000;
 
-/// What the spans are of. The page's file has it in these words.
+/// What was recorded: the step, the device, and how exact the times are. The page's file uses the
+/// same names.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Meta {
@@ -17,39 +18,39 @@ pub struct Meta {
     pub engine: String,
     /// Row of the variant table.
     pub variant: String,
-    /// What the step ran on, in the machine's own words.
+    /// Device that the step ran on, as its driver or the operating system names it.
     pub device: String,
-    /// Model whose step it is.
+    /// Name of the model.
     pub model: String,
-    /// What names the kernels, where there are any.
+    /// Hash that identifies the kernels, if the engine has kernels.
     pub build: Option<String>,
     /// Position of the step (tokens already cached).
     pub position: u32,
-    /// Blocks that took part.
+    /// Number of blocks.
     pub blocks: u16,
-    /// Layers in the model.
+    /// Number of layers in the model.
     pub layers: u16,
-    /// First begin to last end.
+    /// Time from the first begin to the last end.
     pub token_ns: u64,
-    /// No time is further than this from the shared clock's, rounded up.
+    /// Error bound, rounded up: no time differs by more than this from the shared clock's.
     pub clock_error_ns: u64,
     /// How the blocks' clocks were aligned.
     pub alignment: String,
     /// Stamps, copies and anchors that did not fit in the engine's buffers.
     pub overflow: u64,
-    /// The SM of each block; empty where it is not known.
+    /// The SM of each block; empty if the SMs are not known.
     pub sms: Vec<u16>,
-    /// Bytes that each phase reads, all layers together; phases that read none are left out.
+    /// Bytes that each phase reads, all layers together; phases that read nothing are left out.
     #[serde(serialize_with = "names::phase_bytes", deserialize_with = "names::read_phase_bytes")]
     pub phase_bytes: Vec<PhaseBytes>,
-    /// How fast the loop around the step ran, if that was measured.
+    /// Speed of the decode loop around this step, if it was measured.
     pub pace: Option<Pace>,
-    /// What wrote the trace.
+    /// Program and version that wrote the trace.
     pub generator: String,
 }
 
 impl Meta {
-    /// What a block is called: a thread on the CPU, a block on a GPU.
+    /// The word for a block: "thread" on the CPU, "block" on a GPU.
     pub fn unit(&self) -> &'static str {
         if self.engine == "cpu" { "thread" } else { "block" }
     }
@@ -64,19 +65,19 @@ pub struct PhaseBytes {
     pub bytes: u64,
 }
 
-/// How fast the decode loop around the step ran.
+/// Speed of the decode loop around the step.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Pace {
-    /// Tokens a second of the build that records nothing.
+    /// Tokens a second of the headline build, which records nothing.
     pub headline_tok_s: f64,
-    /// Tokens a second of the build that records, every step recording.
+    /// Tokens a second of the recording build, with every step recorded.
     pub instrumented_tok_s: f64,
-    /// Time that recording adds, in percent of the headline's.
+    /// Time that recording adds, in percent of the headline build's.
     pub overhead_pct: f64,
 }
 
-/// Defines columns of equal length and the row that they are columns of.
+/// Defines a table that is stored by column, and the type of one of its rows.
 macro_rules! columns {
     (
         $(#[$doc:meta])* $columns:ident of $(#[$row_doc:meta])* $row:ident {
@@ -106,7 +107,7 @@ macro_rules! columns {
                 self.$first.len()
             }
 
-            /// Whether there are none.
+            /// Whether the table has no rows.
             pub fn is_empty(&self) -> bool {
                 self.$first.is_empty()
             }
@@ -120,7 +121,7 @@ macro_rules! columns {
             /// The row at this index.
             ///
             /// # Panics
-            /// If there is none.
+            /// If the index is out of range.
             pub fn row(&self, index: usize) -> $row {
                 $row { $first: self.$first[index], $($name: self.$name[index],)+ }
             }
@@ -130,7 +131,7 @@ macro_rules! columns {
                 (0..self.len()).map(|index| self.row(index))
             }
 
-            /// The first column whose length is not the first's, and its length.
+            /// The first column whose length differs from the first column's, and its length.
             pub(crate) fn uneven(&self) -> Option<(&'static str, usize)> {
                 let columns = [$((stringify!($name), self.$name.len()),)+];
                 columns.into_iter().find(|&(_, length)| length != self.len())
@@ -140,39 +141,40 @@ macro_rules! columns {
 }
 
 columns! {
-    /// The spans: by block, by role in it, by time in that. Time between two is unrecorded.
+    /// The spans, sorted by block, role and time. Time between two spans of a role is unrecorded.
     Spans of
     /// One row of [`Spans`].
     Span {
         block: u16 = "Block that recorded the span.",
-        role: Role = "Who in the block it is of.",
+        role: Role = "The role in the block: its consumers or its loader.",
         kind: EventKind = "What the time was spent on, never `Unrecorded`.",
         phase: Phase = "The phase; for a wait, the phase whose output or weights were waited for.",
         layer: Option<u16> = "Layer of that phase, if it is a phase of a layer.",
         waits_on: Option<u16> = "For a wait on an exchange, the block whose value arrived last; \
-            none where all were there at the first look.",
+            none if no value was seen to arrive: all were there at the first poll.",
         begin_ns: u64 = "Begin, nanoseconds after the token's begin.",
         end_ns: u64 = "End, nanoseconds after the token's begin; after the span's begin.",
     }
 }
 
 columns! {
-    /// The weight stream's copies: by block, by issue in it. They may overlap.
+    /// The weight stream's copies, sorted by block and time of issue. They may overlap.
     Copies of
     /// One row of [`Copies`].
     Copied {
         block: u16 = "Block that issued the copy.",
         phase: Phase = "The phase whose weights it brings.",
         layer: Option<u16> = "Layer of that phase, if it is a phase of a layer.",
-        bytes: u32 = "Size.",
-        issue_ns: u64 = "When it was issued, nanoseconds after the token's begin.",
-        arrival_ns: u64 = "When its last byte was seen, nanoseconds after the token's begin.",
+        bytes: u32 = "Size in bytes.",
+        issue_ns: u64 = "Time of issue, nanoseconds after the token's begin.",
+        arrival_ns: u64 = "When its last byte was seen to have arrived, nanoseconds after the \
+            token's begin.",
     }
 }
 
 columns! {
-    /// Copies in a row that bring the same phase's weights, as one: by block, by begin in it.
-    /// They may overlap.
+    /// Streams: consecutive copies of a block that bring weights of one phase of one layer, merged.
+    /// They are sorted by block and begin, and may overlap.
     Streams of
     /// One row of [`Streams`].
     Stream {
@@ -180,7 +182,7 @@ columns! {
         phase: Phase = "The phase whose weights they bring.",
         layer: Option<u16> = "Layer of that phase, if it is a phase of a layer.",
         copies: u32 = "Number of copies.",
-        bytes: u64 = "Size of all of them.",
+        bytes: u64 = "Size of all of them, in bytes.",
         begin_ns: u64 = "First issue, nanoseconds after the token's begin.",
         end_ns: u64 = "Last arrival, nanoseconds after the token's begin.",
     }
@@ -192,7 +194,7 @@ impl Span {
         self.end_ns - self.begin_ns
     }
 
-    /// Where this row is, for a refusal.
+    /// Identifies this row in an error message.
     pub(crate) fn at(&self, index: usize) -> SpanAt {
         let &Span { block, role, kind, phase, layer, .. } = self;
         SpanAt { index, block, role, kind, phase, layer }
@@ -205,7 +207,7 @@ impl Copied {
         self.arrival_ns - self.issue_ns
     }
 
-    /// Where this row is, for a refusal.
+    /// Identifies this row in an error message.
     pub(crate) fn at(&self, index: usize) -> CopyAt {
         let &Copied { block, phase, layer, .. } = self;
         CopyAt { list: "copy", index, block, phase, layer }
@@ -213,14 +215,14 @@ impl Copied {
 }
 
 impl Stream {
-    /// Where this row is, for a refusal.
+    /// Identifies this row in an error message.
     pub(crate) fn at(&self, index: usize) -> CopyAt {
         let &Stream { block, phase, layer, .. } = self;
         CopyAt { list: "stream", index, block, phase, layer }
     }
 }
 
-/// The checked trace of one token: it has none of the faults in [`TraceError`].
+/// The checked trace of one token: none of the errors in [`TraceError`] applies to it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Trace {
     meta: Meta,
@@ -233,7 +235,7 @@ impl Trace {
     /// Checks these parts and makes a trace of them.
     ///
     /// # Errors
-    /// Anything that contradicts the metadata, itself, or the rules of each column.
+    /// The first rule that the parts break.
     pub fn new(meta: Meta, spans: Spans, copies: Copies) -> Result<Trace, TraceError> {
         check::meta(&meta)?;
         check::spans(&meta, &spans)?;
@@ -243,7 +245,8 @@ impl Trace {
         Ok(Trace { meta, spans, copies, streams })
     }
 
-    /// Makes a trace without the loader's spans and without single copies, as on the page.
+    /// Makes a trace from the contents of the page's file, which has no loader spans and no single
+    /// copies.
     ///
     /// # Errors
     /// Those of [`Trace::new`].
@@ -254,7 +257,7 @@ impl Trace {
         Ok(Trace { meta, spans, copies: Copies::default(), streams })
     }
 
-    /// What the spans are of.
+    /// What was recorded.
     pub fn meta(&self) -> &Meta {
         &self.meta
     }
@@ -264,12 +267,12 @@ impl Trace {
         &self.spans
     }
 
-    /// The weight stream's copies, if they are known one by one.
+    /// The weight stream's copies; empty if only streams are known.
     pub fn copies(&self) -> &Copies {
         &self.copies
     }
 
-    /// The weight stream's copies, those in a row for one phase as one.
+    /// The weight stream's copies, merged into streams.
     pub fn streams(&self) -> &Streams {
         &self.streams
     }

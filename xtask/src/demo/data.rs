@@ -55,18 +55,17 @@ fn list_of(traces: &[Listed]) -> String {
     format!("{}\n", json!({"schema": SCHEMA, "traces": entries}))
 }
 
-/// The X-rays of each GPU's newest run that has one, as `results/index.json` orders the runs.
+/// The X-rays of each variant on each GPU, from the newest run that has one, as
+/// `results/index.json` orders the runs.
 fn committed(results: &Path) -> Result<Vec<Listed>> {
     let mut traces = Vec::new();
-    let mut seen: Vec<String> = Vec::new();
+    let mut seen: Vec<(String, String)> = Vec::new();
     for (folder, gpu) in runs(results)?.into_iter().rev() {
-        if seen.contains(&gpu) {
-            continue;
-        }
-        let xrays = xrays(&results.join(&folder), &folder, &gpu)?;
-        if !xrays.is_empty() {
-            seen.push(gpu);
-            traces.extend(xrays);
+        let mut xrays = xrays(&results.join(&folder), &folder, &gpu)?;
+        xrays.retain(|(variant, _)| !seen.contains(&(gpu.clone(), variant.clone())));
+        for (variant, listed) in xrays {
+            seen.push((gpu.clone(), variant));
+            traces.push(listed);
         }
     }
     Ok(traces)
@@ -86,8 +85,8 @@ fn runs(results: &Path) -> Result<Vec<(String, String)>> {
     runs.iter().map(|run| Ok((text(run, "folder")?, text(run, "gpu")?))).collect()
 }
 
-/// The X-rays in a run's folder, by variant and then position.
-fn xrays(at: &Path, folder: &str, gpu: &str) -> Result<Vec<Listed>> {
+/// The X-rays in a run's folder, each with its variant: in order of that and then of position.
+fn xrays(at: &Path, folder: &str, gpu: &str) -> Result<Vec<(String, Listed)>> {
     ensure!(is_safe(folder), "results/index.json: the folder {folder:?} is not a plain name");
     let entries = std::fs::read_dir(at).with_context(|| format!("could not read {}", at.display()));
     let mut found = Vec::new();
@@ -109,7 +108,7 @@ fn xrays(at: &Path, folder: &str, gpu: &str) -> Result<Vec<Listed>> {
         found.push((order, Listed { from: entry.path(), file, title: format!("{what}, {gpu}") }));
     }
     found.sort_by(|(a, _), (b, _)| a.cmp(b));
-    Ok(found.into_iter().map(|(_, listed)| listed).collect())
+    Ok(found.into_iter().map(|((variant, _), listed)| (variant, listed)).collect())
 }
 
 /// Sort key and title of a name like `bf16-flag-16`; without a position, the name is the title.
@@ -147,6 +146,24 @@ mod tests {
             fs::write(path, file).unwrap();
         }
         root
+    }
+
+    #[test]
+    fn a_variant_that_the_newest_run_lacks_is_of_an_older_one() {
+        let results = results(
+            &[("r1", "A"), ("r2", "A"), ("r3", "B"), ("r4", "A")],
+            &[
+                "r1/xray-fp8-flag-16.json.gz",
+                "r2/xray-fp8-flag-16.json.gz",
+                "r2/xray-bf16-flag-16.json.gz",
+                "r3/xray-bf16-flag-16.json.gz",
+                "r4/xray-bf16-flag-16.json.gz",
+            ],
+        );
+        let listed = committed(results.path()).unwrap();
+        let files: Vec<&str> = listed.iter().map(|trace| &*trace.file).collect();
+        let of = |run, variant| format!("{run}-xray-{variant}-flag-16.json.gz");
+        assert_eq!(files, [of("r4", "bf16"), of("r3", "bf16"), of("r2", "fp8")]);
     }
 
     #[test]

@@ -147,7 +147,7 @@ fn what_is_no_recorded_step() {
     std::fs::write(place.path("notes.txt"), "notes").unwrap();
     for (file, code, message) in [
         ("none.xray", 2, "none.xray: No such file"),
-        ("cut.xray", 1, "cut.xray: the dump's body is"),
+        ("cut.xray", 1, "cut.xray: the dump's body has"),
         ("notes.txt", 1, "notes.txt is neither a dump (.xray) nor a page"),
     ] {
         place.fails(&["xray", "analyze", file], code, message);

@@ -1,13 +1,14 @@
-//! The straight lines that all anchors of a block allow, for a clock that ticks evenly.
+//! Maps a clock that ticks evenly by a straight line.
 //!
-//! They are a convex set (Moon, Skelly and Towsley, "Estimation and removal of clock skew from
-//! network delay measurements", INFOCOM 1999, bound a clock from one side by the same means). At
-//! any clock reading they span a range of times; the upper end of that range is convex in the
-//! clock, the lower end concave, so half its width is largest at the first or the last reading of
-//! interest. The line through the middle of the range at those two is taken, and the larger half
-//! width there is the error bound: no allowed line, thus not the true one, is further away.
+//! The lines that all anchors of a block allow are a convex set (Moon, Skelly and Towsley,
+//! "Estimation and removal of clock skew from network delay measurements", INFOCOM 1999, bound a
+//! clock from one side by the same means). At any clock reading they span a range of times. The
+//! upper end of that range is convex in the clock and the lower end concave, so the range is widest
+//! at the first or the last reading that matters. The result is the line through the middle of the
+//! range at those two. The error bound is half the width of the wider one: no allowed line is
+//! further away, and the true line is one of them.
 
-use super::{AlignError, CLOCK_HZ, Clocks, RATE_TOLERANCE, READ_NS, stretched};
+use super::{AlignError, CLOCK_HZ, Clocks, RATE_TOLERANCE, READ_NS, read_variation_ns};
 use crate::MAX_TOKEN_NS;
 use monolith_abi::dump::Anchor;
 
@@ -18,11 +19,11 @@ use monolith_abi::dump::Anchor;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Line {
     chord: Chord,
-    /// What to add to the chord at the first and at the last anchor.
+    /// What the line adds to the chord at the first and at the last anchor.
     add_ns: (f64, f64),
-    /// Bound on the distance of the true time from the line, at the readings it was made for.
+    /// Error bound at the readings that the line was made for.
     pub error_ns: f64,
-    /// By how much the time between an anchor's two reads was allowed to vary, either way.
+    /// How much the time between an anchor's two reads was assumed to vary, either way.
     pub read_ns: f64,
 }
 
@@ -40,7 +41,7 @@ struct Chord {
 type Polygon = Vec<(f64, f64)>;
 
 impl Line {
-    /// The line of one block. `readings` are the first and the last clock that it is for.
+    /// Fits the line of one block. `readings` are the first and the last reading to be converted.
     pub fn fit(
         clocks: Clocks,
         anchors: &[Anchor],
@@ -63,7 +64,7 @@ impl Line {
         let middle = |(low, high): (f64, f64)| (low + high) / 2.0;
         let half = |(low, high): (f64, f64)| (high - low) / 2.0;
         let (a, b) = (middle(first), middle(last));
-        // Readings at one moment have one range: the line is then level to the chord.
+        // With one reading only the height is known: the line is then parallel to the chord.
         let width = at_last - at_first;
         let slope = if width > 0.0 { (b - a) / width } else { 0.0 };
         let start = a - slope * at_first;
@@ -72,7 +73,7 @@ impl Line {
         line.reaching(readings)
     }
 
-    /// Returns the line, unless the readings are too far away for it.
+    /// Returns the line, unless the readings are too far from the anchors.
     fn reaching(self, readings: (u64, u64)) -> Result<Line, AlignError> {
         self.at(readings.0)?;
         self.at(readings.1)?;
@@ -115,7 +116,7 @@ impl Chord {
         Ok(Chord { clock: first.clock, ticks, from_ns, rise_ns })
     }
 
-    /// The chord at a clock: whole nanoseconds after the base, and the part of one beyond.
+    /// The chord at a clock: whole nanoseconds after the base, and the fraction that remains.
     fn at(&self, clock: u64) -> (i128, f64) {
         let ticks = i128::from(clock) - i128::from(self.clock);
         let (rise, all) = (ticks * i128::from(self.rise_ns), i128::from(self.ticks));
@@ -137,13 +138,13 @@ impl Chord {
     }
 }
 
-/// Returns whether the block's clock is the shared one, as on a CPU: then it is read only once and
-/// needs no alignment. All its times are late by the same half step.
+/// Returns whether the block's clock is the shared one, as on a CPU: then each anchor is one
+/// reading, and nothing needs aligning. Rounding to steps shifts the times of all blocks alike.
 fn is_shared(clock_hz: u64, anchors: &[Anchor]) -> bool {
     clock_hz == 1_000_000_000 && anchors.iter().all(|anchor| anchor.clock == anchor.global_ns)
 }
 
-/// Returns the lines that the anchors allow, and the assumed variation between their two reads.
+/// Returns the lines that the anchors allow, and the assumed variation of the time between reads.
 fn allowed(
     clocks: Clocks,
     chord: &Chord,
@@ -155,11 +156,12 @@ fn allowed(
         anchors.iter().map(|at| (chord.share(at.clock), chord.height(at, first_ns))).collect();
     let rate = rate_limits(clocks, chord, step + 2.0 * READ_NS)?;
     let lines = |slack: f64| lines_within(&points, step, slack, rate);
-    let read_ns = stretched(|slack| !lines(slack).is_empty()).ok_or(AlignError::Contradiction)?;
+    let agree = |slack: f64| !lines(slack).is_empty();
+    let read_ns = read_variation_ns(agree).ok_or(AlignError::Contradiction)?;
     Ok((lines(read_ns), read_ns))
 }
 
-/// What a line may rise over the chord between the first and the last anchor.
+/// Limits of how much more than the chord a line may rise from the first anchor to the last.
 fn rate_limits(clocks: Clocks, chord: &Chord, loose_ns: f64) -> Result<(f64, f64), AlignError> {
     let (ticks, rise) = (chord.ticks as f64, chord.rise_ns as f64);
     let nominal = 1e9 / clocks.clock_hz as f64;
@@ -172,8 +174,8 @@ fn rate_limits(clocks: Clocks, chord: &Chord, loose_ns: f64) -> Result<(f64, f64
     Ok((limits.0 * ticks - rise, limits.1 * ticks - rise))
 }
 
-/// The lines that pass every point, no lower than `slack` below it and no higher than `slack`
-/// over its step, and rise within the limits.
+/// The lines that pass no more than `slack` below each point, and no more than `step + slack` above
+/// it, and rise within the limits.
 fn lines_within(points: &[(f64, f64)], step: f64, slack: f64, rate: (f64, f64)) -> Polygon {
     let (Some(first), Some(last)) = (points.first(), points.last()) else { return Vec::new() };
     let sides = |height: f64| (height - slack, height + step + slack);
@@ -206,7 +208,7 @@ fn clip(polygon: &[(f64, f64)], over: impl Fn((f64, f64)) -> f64) -> Polygon {
     kept
 }
 
-/// Lowest and highest of the lines at this share of the chord.
+/// The lowest and the highest of the lines at this share of the chord.
 fn range(polygon: &Polygon, share: f64) -> (f64, f64) {
     let values = polygon.iter().map(|&(u, v)| u * (1.0 - share) + v * share);
     values.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), value| {

@@ -1,31 +1,32 @@
-//! Which blocks share one clock.
+//! Finds the clock domains: which blocks share one clock.
 //!
-//! The SMs of a cluster of an H200 read the same counter, to a few ticks: their anchors constrain
-//! one curve, and many anchors constrain it well. This is tested, never assumed: two clocks are one
-//! if one curve passes the anchors of both, and no curve would if one of them were early or late by
-//! some steps of the shared clock.
+//! The SMs of one GPC (graphics processing cluster) of an H200 read the same counter, to a few
+//! ticks. So the anchors of all of them constrain one curve, and many anchors constrain it well.
+//! That blocks share a clock is tested and never assumed: one curve must pass the anchors of both,
+//! and no curve may do so if one of them is shifted by some steps of the shared clock. A pool is a
+//! set of blocks for which this holds, with all their anchors.
 
 use super::tunnel::{Pin, Rates, narrowed};
 use super::{Block, Clocks, READ_NS};
 use monolith_abi::dump::Anchor;
 
-/// Clocks that started further apart than this are not compared: a wandering clock looks at first
-/// as if it had started up to this much earlier or later.
+/// Pools are compared only if their clocks, extrapolated to the base time, are this close. A clock
+/// whose rate changes makes the extrapolation wrong by up to this much.
 const NEAR_NS: f64 = 3_000.0;
-/// How much wider than a step anchors are taken to be, in steps, when clocks are compared: a shared
-/// clock may move by more than its step at once. This loses nothing: if the anchors of one clock
-/// disagree, its tunnel allows for that.
+/// By how many steps of the shared clock anchors are widened when clocks are compared, since the
+/// shared clock may advance by more than one step at once. The result stays exact: if the anchors
+/// of one clock disagree, its tunnel allows for that.
 const STEPS: f64 = 2.0;
 
-/// Blocks that share one clock.
+/// Blocks that were found to share one clock.
 struct Pool {
-    /// First and last of their clocks at the base.
+    /// Smallest and largest of their clock readings at the base time.
     starts: (i128, i128),
     members: Vec<usize>,
     pins: Vec<Pin>,
 }
 
-/// The blocks of each clock.
+/// Returns the blocks of each clock.
 pub(super) fn pools(clocks: Clocks, blocks: &[Option<Block<'_>>], base_ns: u64) -> Vec<Vec<usize>> {
     let start = |(index, block): (usize, &Option<Block<'_>>)| {
         block.as_ref().map(|block| (start(clocks, block.anchors, base_ns), index))
@@ -39,8 +40,8 @@ pub(super) fn pools(clocks: Clocks, blocks: &[Option<Block<'_>>], base_ns: u64) 
         let pins = pins(anchors.into_iter(), clocks, base_ns);
         join(&mut pools, Pool { starts: (start, start), members: vec![index], pins }, near, clocks);
     }
-    // Two blocks may have too few anchors for a comparison; many have more. So the smallest pools
-    // are compared again with what the others have become.
+    // Two single blocks may have too few anchors for a comparison, but a large pool has many. So
+    // the smallest pools are compared once more, now with what the others have become.
     pools.sort_by_key(|pool| pool.members.len());
     for _ in 0..pools.len() {
         let pool = pools.remove(0);
@@ -49,7 +50,7 @@ pub(super) fn pools(clocks: Clocks, blocks: &[Option<Block<'_>>], base_ns: u64) 
     pools.into_iter().map(|pool| pool.members).collect()
 }
 
-/// Adds a pool to one that is the same clock, or else to the pools.
+/// Merges a pool into one that has the same clock, or adds it to the list.
 fn join(pools: &mut Vec<Pool>, pool: Pool, near: i128, clocks: Clocks) {
     let is_near = |other: &Pool| {
         other.starts.0 - pool.starts.1 <= near && pool.starts.0 - other.starts.1 <= near
@@ -66,7 +67,7 @@ fn join(pools: &mut Vec<Pool>, pool: Pool, near: i128, clocks: Clocks) {
     }
 }
 
-/// The pins of anchors, in order of their clocks.
+/// Converts anchors to pins, in order of their clocks.
 pub(super) fn pins<'a>(
     anchors: impl Iterator<Item = &'a [Anchor]>,
     clocks: Clocks,
@@ -81,7 +82,7 @@ pub(super) fn pins<'a>(
     pins
 }
 
-/// The clock at the base, as the block's own anchors tell.
+/// The block's clock at the base time, extrapolated from its first and last anchor.
 fn start(clocks: Clocks, anchors: &[Anchor], base_ns: u64) -> i128 {
     let [first, .., last] = anchors else { return 0 };
     let rise_ns = last.global_ns.saturating_sub(first.global_ns);
@@ -92,7 +93,7 @@ fn start(clocks: Clocks, anchors: &[Anchor], base_ns: u64) -> i128 {
     i128::from(first.clock) - (since_ns as f64 * rate) as i128
 }
 
-/// Whether two clocks are one.
+/// Whether the pins are of one clock.
 fn are_one(clocks: Clocks, one: &[Pin], other: &[Pin]) -> bool {
     let (rates, slack) = (Rates::loose(clocks), STEPS * clocks.step_ns as f64 + READ_NS);
     let fits = |late_ns| narrowed(&merged(one, other, late_ns), slack, &rates).is_some();
@@ -100,7 +101,7 @@ fn are_one(clocks: Clocks, one: &[Pin], other: &[Pin]) -> bool {
     fits(0.0) && !fits(apart_ns) && !fits(-apart_ns)
 }
 
-/// Both in order of their clocks, the other ones later by so much.
+/// The pins of both in order of their clocks, the second ones shifted by `late_ns`.
 fn merged(one: &[Pin], other: &[Pin], late_ns: f64) -> Vec<Pin> {
     let late = |pin: &Pin| Pin { low: pin.low + late_ns, high: pin.high + late_ns, ..*pin };
     let mut all: Vec<Pin> = one.iter().copied().chain(other.iter().map(late)).collect();

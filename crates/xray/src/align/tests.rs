@@ -1,4 +1,4 @@
-//! Simulated clocks are recovered within the bound that is stated.
+//! Tests that simulate clocks that tick evenly: their times are recovered within the stated bound.
 
 #![allow(clippy::unwrap_used)]
 
@@ -8,7 +8,8 @@ use proptest::prelude::*;
 const HZ: u64 = 1_980_000_000;
 const BASE_NS: u64 = 1_700_000_000_000_000_000;
 
-/// A block's clock with a known offset and rate: `truth` is the shared clock, never rounded.
+/// A simulated block's clock with a known offset and rate. `truth` is the shared clock without
+/// rounding.
 #[derive(Clone, Copy, Debug)]
 struct TrueClock {
     clock: u64,
@@ -25,8 +26,8 @@ impl TrueClock {
     fn anchors(&self, reads: &[(u64, f64)], step_ns: u64) -> Vec<Anchor> {
         let mut before = 0;
         let mut anchor = |&(ticks, jitter_ns): &(u64, f64)| {
-            let shown = (self.truth(ticks) + jitter_ns) as u64 + BASE_NS;
-            before = (shown / step_ns * step_ns).max(before);
+            let reading = (self.truth(ticks) + jitter_ns) as u64 + BASE_NS;
+            before = (reading / step_ns * step_ns).max(before);
             Anchor { clock: self.clock + ticks, global_ns: before }
         };
         reads.iter().map(&mut anchor).collect()
@@ -51,14 +52,14 @@ fn fit(
     Line::fit(clocks, &clock.anchors(reads, step_ns), readings, BASE_NS)
 }
 
-/// A clock anywhere, with a rate up to 40 % off the claimed one.
+/// A clock with any offset, and a rate up to 40 % from the nominal one.
 fn true_clock() -> impl Strategy<Value = TrueClock> {
     (0..1_u64 << 63, 1e3..1e6_f64, 0.6..1.4_f64).prop_map(|(clock, after_base_ns, rate)| {
         TrueClock { clock, after_base_ns, tick_ns: 1e9 / HZ as f64 * rate }
     })
 }
 
-/// Moments in which both clocks are read, over about 600 us, and how far apart the reads are.
+/// Moments at which both clocks are read, over about 600 us, and the time between the two reads.
 fn reads(jitter_ns: f64) -> impl Strategy<Value = Vec<(u64, f64)>> {
     let jitter = -jitter_ns..=jitter_ns;
     prop::collection::btree_map(0..1_200_000_u64, jitter, 2..200)
@@ -79,7 +80,7 @@ proptest! {
                 let worst = clock.worst(&line, &readings);
                 prop_assert!(worst <= line.error_ns + 0.51, "{worst} > {}", line.error_ns);
             }
-            // Reads close to one another may by their jitter tell of no possible rate.
+            // The jitter of reads that are close together can imply an impossible rate.
             Err(error) => prop_assert!(matches!(error, AlignError::FarAway(_)), "{error}"),
         }
     }
@@ -114,7 +115,7 @@ proptest! {
     }
 }
 
-/// Numbers from 0 to 1 that look like chance and are the same every time.
+/// Pseudo-random numbers from 0 to 1, the same in every run.
 fn random() -> impl FnMut() -> f64 {
     let mut state = 1_u64;
     move || {
@@ -124,7 +125,7 @@ fn random() -> impl FnMut() -> f64 {
 }
 
 #[test]
-fn reads_further_apart_than_allowed_for_widen_the_bound() {
+fn reads_that_vary_more_than_assumed_widen_the_bound() {
     let mut random = random();
     let mut jitter_ns = || random() * 60.0 - 30.0;
     for rate in 0..50 {
@@ -145,7 +146,7 @@ fn two_hundred_anchors_make_a_small_bound_whatever_the_step() {
         for rate in 0..50 {
             let tick_ns = 0.4 + 0.005 * f64::from(rate);
             let clock = TrueClock { clock: 7, after_base_ns: 5e3, tick_ns };
-            // Not at regular times: those may keep in step with the shared clock's.
+            // Irregular times: regular ones could stay in phase with the shared clock's steps.
             let mut read = |at: u64| (at * 6_007 + (random() * 5e3) as u64, 0.0);
             let reads: Vec<(u64, f64)> = (0..200).map(&mut read).collect();
             let line = fit(&clock, &reads, step_ns, 199 * 6_007).unwrap();
@@ -157,7 +158,7 @@ fn two_hundred_anchors_make_a_small_bound_whatever_the_step() {
 }
 
 #[test]
-fn two_anchors_are_enough_and_the_bound_says_what_they_are_worth() {
+fn two_anchors_are_enough_and_their_bound_holds() {
     let clock = TrueClock { clock: u64::MAX / 2, after_base_ns: 9e5, tick_ns: 0.505 };
     let line = fit(&clock, &[(0, 0.0), (1_200_000, 0.0)], 64, 1_200_000).unwrap();
     assert_eq!(line.error_ns, 34.0);
@@ -185,20 +186,24 @@ fn what_cannot_be_aligned() {
         fit.unwrap_err().to_string()
     };
     let good = [(0, 64), (2_000_000, 1_000_064)];
-    assert_eq!(refusal(HZ, 64, &[], 9), "0 anchors, but an alignment needs two at least");
-    assert_eq!(refusal(HZ, 64, &good[..1], 9), "1 anchors, but an alignment needs two at least");
+    assert_eq!(refusal(HZ, 64, &[], 9), "0 anchors, but alignment needs at least two");
+    assert_eq!(refusal(HZ, 64, &good[..1], 9), "1 anchors, but alignment needs at least two");
     assert_eq!(
         refusal(HZ, 64, &[(5, 64), (5, 128)], 9),
-        "all anchors are at clock 5: they tell no rate"
+        "all anchors are at clock 5, which leaves its rate unknown"
     );
-    let backwards = "anchor 1 is before the one before it: a clock runs backwards";
+    let backwards = "anchor 1 is earlier than the previous one: a clock runs backwards";
     assert_eq!(refusal(HZ, 64, &[(9, 64), (5, 128)], 9), backwards);
     assert_eq!(refusal(HZ, 64, &[(5, 128), (9, 64)], 9), backwards);
     assert_eq!(
         refusal(HZ, 64, &[(0, 0), (2_000_000, 4_000_000)], 9),
-        "by its anchors a tick lasts 2.0000 to 2.0000 ns, but at 1980000000 Hz it lasts 0.5051 ns"
+        "according to its anchors a tick lasts 2.0000 to 2.0000 ns, but at 1980000000 Hz it lasts \
+         0.5051 ns"
     );
-    assert!(refusal(HZ, 64, &[(0, 0), (2_000_000, 64)], 9).starts_with("by its anchors a tick"));
+    assert!(
+        refusal(HZ, 64, &[(0, 0), (2_000_000, 64)], 9)
+            .starts_with("according to its anchors a tick")
+    );
     assert_eq!(
         refusal(HZ, 64, &[(0, 0), (1_000_000, 900_000), (2_000_000, 1_000_000)], 9),
         "the anchors contradict one another by more than 10000 ns"
@@ -209,6 +214,6 @@ fn what_cannot_be_aligned() {
         refusal(HZ, 64, &good, u64::MAX),
         "clock 18446744073709551615 is too far from the anchors"
     );
-    assert!(refusal(0, 64, &good, 9).ends_with("no clock is like that"));
-    assert!(refusal(HZ, 0, &good, 9).ends_with("no clock is like that"));
+    assert!(refusal(0, 64, &good, 9).ends_with("no clock has these values"));
+    assert!(refusal(HZ, 0, &good, 9).ends_with("no clock has these values"));
 }

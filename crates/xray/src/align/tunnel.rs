@@ -1,28 +1,29 @@
-//! All curves that anchors and rates allow, for a clock whose rate changes as it runs.
+//! Maps a clock whose rate changes as it runs by the middle of all curves that are possible.
 //!
-//! An anchor pins the curve between two times. From there, the clock's slowest and fastest rates
-//! limit the curve. All curves within these limits form a tunnel, which is narrow at the pins and
-//! wider between them. The result is the middle of the tunnel (piecewise linear, continuous,
-//! strictly increasing); half the tunnel's width at a reading is the error bound there.
+//! An anchor is a pin: the curve must pass between two times there. From a pin on, the clock's
+//! slowest and fastest rates limit the curve. All curves within these limits form a tunnel, which
+//! is narrow at the pins and wider between them. The result is the middle of the tunnel (piecewise
+//! linear, continuous, strictly increasing); half the tunnel's width at a reading is the error
+//! bound there.
 //!
-//! The rates are measured over stretches of many lengths: a clock that dips for a microsecond does
-//! not stay there for ten. In a gap between pins, a curve gets furthest with one extreme rate for
-//! half the gap and the other extreme for the other half, so the rates are those of stretches as
-//! long as half the gap. There is one assumption: in a gap, the clock does nothing that no clock of
-//! the step was seen to do elsewhere ([`MARGIN`] allows for some more).
+//! The rates are measured over stretches of many lengths: a clock that slows down for a microsecond
+//! does not stay slow for ten. In a gap between pins, a curve deviates most with one extreme rate
+//! for half the gap and the other extreme for the other half, so the rates used are those of
+//! stretches as long as half the gap. One assumption remains: in a gap, a clock's rate stays within
+//! the range that the clocks of this step showed elsewhere, widened by [`MARGIN`].
 
-use super::{AlignError, Clocks, RATE_TOLERANCE, stretched};
+use super::{AlignError, Clocks, RATE_TOLERANCE, read_variation_ns};
 use crate::MAX_TOKEN_NS;
 
-/// Number of classes of stretches; their lengths double, from [`SHORTEST_NS`] on.
+/// Number of lengths of stretches: [`SHORTEST_NS`], and each twice as long as the one before.
 const LENGTHS: usize = 10;
-/// Shorter than this, the shared clock's step hides the rate.
+/// The shortest stretch. Over shorter ones the shared clock's steps hide the rate.
 const SHORTEST_NS: f64 = 1_000.0;
-/// Rates are assumed to range wider than observed, by this factor about their middle, since the
-/// extremes need not have been observed.
+/// The range of rates is assumed to be wider than observed, by this factor about its middle, since
+/// the extremes need not have been observed.
 const MARGIN: f64 = 1.25;
 
-/// Between which times a curve passes a clock reading.
+/// The interval of times between which the curve must pass at one clock reading.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pin {
     pub clock: u64,
@@ -40,7 +41,7 @@ impl Pin {
 /// How long a tick can last, by the length of the stretch over which it is averaged.
 #[derive(Clone, Debug)]
 pub(super) struct Rates {
-    /// From the shortest stretches on, each twice as long as the one before.
+    /// Shortest and longest tick for each length of stretch, the shortest stretch first.
     limits: [(f64, f64); LENGTHS],
     shortest_ticks: f64,
 }
@@ -53,8 +54,8 @@ impl Rates {
         Rates { limits: [limits; LENGTHS], shortest_ticks: SHORTEST_NS / nominal }
     }
 
-    /// The rates of all clocks together between their anchors: a clock with few anchors is not
-    /// steadier than others.
+    /// The rates that all clocks together showed between their anchors. They hold for every clock:
+    /// one with few anchors is not assumed to be steadier than the others.
     pub fn seen(clocks: Clocks, tunnels: &[Tunnel]) -> Rates {
         let mut rates = Rates::loose(clocks);
         let mut seen: [Option<(f64, f64)>; LENGTHS] = [None; LENGTHS];
@@ -70,10 +71,10 @@ impl Rates {
         }
         let mut before = None;
         for (limits, seen) in rates.limits.iter_mut().zip(seen) {
-            // No stretch is that long: assumes no steadier clock than over shorter stretches.
+            // If no stretch is that long, the range of the shorter stretches holds.
             before = seen.or(before);
             if let Some((low, high)) = before {
-                // A steady clock may not be certain to have been at any one rate.
+                // For a steady clock no rate is certain: `low` is then above `high`.
                 let (middle, half) =
                     (f64::midpoint(low, high), (high - low).max(0.0) / 2.0 * MARGIN);
                 *limits = (limits.0.max(middle - half), limits.1.min(middle + half));
@@ -82,7 +83,7 @@ impl Rates {
         rates
     }
 
-    /// Shortest and longest tick, averaged over this number of ticks.
+    /// Shortest and longest tick, averaged over a stretch of this many ticks.
     fn over(&self, ticks: f64) -> (f64, f64) {
         let length = (ticks / self.shortest_ticks).max(1.0).log2() as usize;
         self.limits[length.min(LENGTHS - 1)]
@@ -94,7 +95,7 @@ impl Rates {
     }
 }
 
-/// The range of two ranges.
+/// The smallest range that contains both.
 fn wider(one: Option<(f64, f64)>, other: Option<(f64, f64)>) -> Option<(f64, f64)> {
     match (one, other) {
         (Some(a), Some(b)) => Some((a.0.min(b.0), a.1.max(b.1))),
@@ -105,20 +106,20 @@ fn wider(one: Option<(f64, f64)>, other: Option<(f64, f64)>) -> Option<(f64, f64
 /// The tunnel of one clock.
 #[derive(Clone, Debug)]
 pub(crate) struct Tunnel {
-    /// In order of their clocks, and no further apart than the rates allow.
+    /// In order of their clocks; each is within reach of its neighbours at the rates.
     pins: Vec<Pin>,
     rates: Rates,
     /// Length of a tick on average from the first pin to the last.
     tick_ns: f64,
-    /// By how much the time between an anchor's two reads was allowed to vary, either way.
+    /// How much the time between an anchor's two reads was assumed to vary, either way.
     pub read_ns: f64,
 }
 
 impl Tunnel {
     /// Makes the tunnel through these pins, which are in order and have at least two different
-    /// clocks.
+    /// clock readings. None if no curve passes them all.
     pub(super) fn through(pins: &[Pin], rates: &Rates) -> Option<Tunnel> {
-        let read_ns = stretched(|slack| narrowed(pins, slack, rates).is_some())?;
+        let read_ns = read_variation_ns(|slack| narrowed(pins, slack, rates).is_some())?;
         let pins = narrowed(pins, read_ns, rates)?;
         let (first, last) = (pins.first()?, pins.last()?);
         let ticks = last.clock.checked_sub(first.clock).filter(|&ticks| ticks > 0)?;
@@ -141,7 +142,7 @@ impl Tunnel {
         Ok((middle + 0.5).floor() as i64)
     }
 
-    /// How far from the middle a curve can be at this reading.
+    /// The error bound at this reading: how far a curve can be from the middle.
     pub fn error_ns(&self, clock: u64) -> f64 {
         match self.place(clock) {
             Place::Before(pin, ticks) | Place::After(pin, ticks) => {
@@ -178,9 +179,10 @@ impl Tunnel {
         (low, high)
     }
 
-    /// The range of ticks, on average over stretches of this length to twice that, that was seen
-    /// for certain: the shortest may have lasted no more than the first, the longest no less than
-    /// the second. What the shared clock's step adds over short stretches is not in it.
+    /// The range that tick lengths certainly had, averaged over stretches of this length to twice
+    /// that: the shortest was at most the first value, the longest at least the second. The shared
+    /// clock's steps make rates over short stretches uncertain; that uncertainty does not widen the
+    /// range.
     fn rates_over(&self, ticks: f64) -> Option<(f64, f64)> {
         let mut next = 0;
         let mut seen = None;
@@ -201,7 +203,7 @@ impl Tunnel {
     }
 }
 
-/// A reading's place among the pins; outside of them, its distance in ticks.
+/// A reading's place among the pins; before the first and after the last, its distance in ticks.
 enum Place<'a> {
     Before(&'a Pin, f64),
     Between(&'a Pin, &'a Pin),
@@ -212,8 +214,8 @@ fn both(value: f64) -> (f64, f64) {
     (value, value)
 }
 
-/// The pins, wider by `slack` and then no wider than the rates let a curve get from one to the
-/// other. None if no curve passes them all.
+/// Widens the pins by `slack`, then narrows each to the times that a curve can reach from the other
+/// pins at these rates. None if no curve passes them all.
 pub(super) fn narrowed(pins: &[Pin], slack: f64, rates: &Rates) -> Option<Vec<Pin>> {
     let wide = |pin: &Pin| Pin { low: pin.low - slack, high: pin.high + slack, ..*pin };
     let mut pins: Vec<Pin> = pins.iter().map(wide).collect();

@@ -1,5 +1,5 @@
-//! Clocks whose rate changes as they run, as an H200's do under load, are found again within the
-//! bound that is stated.
+//! Tests that simulate clocks whose rate changes as they run, as an H200's do under load: their
+//! times are recovered within the stated error bound.
 
 #![allow(clippy::unwrap_used)]
 
@@ -10,7 +10,7 @@ const BASE_NS: u64 = 1_764_000_000_000_000_000;
 const TOKEN_NS: f64 = 400e3;
 const CLOCKS: Clocks = Clocks { clock_hz: 1_980_000_000, step_ns: 32 };
 
-/// Numbers that look like chance and follow from a seed.
+/// Pseudo-random numbers that follow from a seed.
 struct Random(u64);
 
 impl Random {
@@ -24,7 +24,7 @@ impl Random {
     }
 }
 
-/// A stretch of a clock: ticks at its begin, and a rate that changes evenly.
+/// A stretch of a clock: its reading at the begin, and a rate that changes evenly.
 #[derive(Clone, Copy)]
 struct Stretch {
     begin_ns: f64,
@@ -40,7 +40,7 @@ impl Stretch {
     }
 }
 
-/// A clock with a known offset, drift, and rate; `read` is exact to a tick.
+/// A simulated clock with a known offset, drift and rate; `read` is exact to a tick.
 struct TrueClock {
     start: u64,
     stretches: Vec<Stretch>,
@@ -71,22 +71,22 @@ impl TrueClock {
     }
 }
 
-/// How the shared clock looks.
+/// How the simulated shared clock advances.
 #[derive(Clone, Copy, Debug)]
 enum Timer {
-    /// Moves by its step.
+    /// By its step.
     Even,
-    /// Shows multiples of 32 ns, but moves by 64 and 96 in turn.
+    /// Its readings are multiples of 32 ns, but it advances by 64 and 96 ns in turn.
     Uneven,
 }
 
 impl Timer {
-    fn shows(self, ns: f64) -> u64 {
+    fn reading(self, ns: f64) -> u64 {
         let ns = BASE_NS + (ns + 1e4) as u64;
         match self {
             Timer::Even => ns / 32 * 32,
-            // On average 48 ns late, where one that moves by 32 is 16: all clocks alike, which no
-            // one can tell. So it is early by the difference here.
+            // It is 48 ns late on average, but a timer that advances by 32 ns only 16. The
+            // difference is the same for all blocks and cannot be measured, so it is removed here.
             Timer::Uneven => {
                 let ns = ns + 32;
                 ns / 160 * 160 + if ns % 160 < 64 { 0 } else { 64 }
@@ -95,7 +95,7 @@ impl Timer {
     }
 }
 
-/// What is simulated: clocks of one shape, blocks on each, reads.
+/// What is simulated: the clocks, the blocks on each, and how the clocks are read.
 #[derive(Clone, Copy, Debug)]
 struct Plan {
     seed: u64,
@@ -105,7 +105,7 @@ struct Plan {
     jitter_ns: f64,
 }
 
-/// A step whose truth is known.
+/// A simulated step whose true times are known.
 struct Step {
     clocks: Vec<TrueClock>,
     anchors: Vec<Vec<Anchor>>,
@@ -135,8 +135,8 @@ impl Step {
         Step { clocks, anchors, moments, maps }
     }
 
-    /// The moments according to a block's map.
-    fn told(&self, block: usize) -> Vec<f64> {
+    /// The moments as a block's map gives them.
+    fn mapped_ns(&self, block: usize) -> Vec<f64> {
         let clock = &self.clocks[block * self.clocks.len() / self.anchors.len()];
         let map = self.maps.maps[block].as_ref().unwrap();
         self.moments.iter().map(|&ns| map.at(clock.read(ns)).unwrap() as f64).collect()
@@ -149,7 +149,7 @@ fn anchors(random: &mut Random, clock: &TrueClock, plan: Plan) -> Vec<Anchor> {
     let mut ns = random.between(-300.0, -20.0);
     loop {
         let jitter_ns = random.between(-plan.jitter_ns, plan.jitter_ns);
-        let global_ns = plan.timer.shows(ns + jitter_ns);
+        let global_ns = plan.timer.reading(ns + jitter_ns);
         anchors.push(Anchor { clock: clock.read(ns), global_ns });
         if ns > TOKEN_NS {
             return anchors;
@@ -158,7 +158,7 @@ fn anchors(random: &mut Random, clock: &TrueClock, plan: Plan) -> Vec<Anchor> {
     }
 }
 
-/// As on an H200: clusters of 16 or 18 SMs, each with its own clock.
+/// As on an H200: GPCs of 16 or 18 SMs, each with its own clock.
 fn plan() -> impl Strategy<Value = Plan> {
     let timer = prop::sample::select(vec![Timer::Even, Timer::Uneven]);
     (any::<u64>(), 16..=18_usize, timer, 0.0..4.0_f64).prop_map(
@@ -169,12 +169,12 @@ fn plan() -> impl Strategy<Value = Plan> {
 /// Rounding of a clock to a tick and of a time to a nanosecond.
 const ROUNDING_NS: f64 = 1.2;
 
-/// The largest error of all times.
+/// The largest error of all mapped times.
 fn worst_ns(step: &Step) -> f64 {
     let blocks = 0..step.anchors.len();
-    let off = |(told, &ns): (f64, &f64)| (told - ns).abs();
+    let off = |(mapped, &ns): (f64, &f64)| (mapped - ns).abs();
     let worst =
-        |block| step.told(block).into_iter().zip(&step.moments).map(off).fold(0.0, f64::max);
+        |block| step.mapped_ns(block).into_iter().zip(&step.moments).map(off).fold(0.0, f64::max);
     blocks.map(worst).fold(0.0, f64::max)
 }
 
@@ -188,7 +188,7 @@ proptest! {
     }
 
     #[test]
-    fn clocks_of_one_block_each_are_known_less_well_but_not_worse_than_stated(
+    fn clocks_of_one_block_each_have_a_larger_bound_that_still_holds(
         plan in plan(),
         clocks in 4..20_usize,
     ) {
@@ -199,14 +199,14 @@ proptest! {
     }
 
     #[test]
-    fn what_is_later_on_one_block_is_later_on_another(plan in plan()) {
+    fn the_order_of_times_is_the_same_on_all_blocks(plan in plan()) {
         let step = Step::new(plan);
         let mut order: Vec<usize> = (0..step.moments.len()).collect();
         order.sort_by(|&a, &b| step.moments[a].total_cmp(&step.moments[b]));
-        let (one, other) = (step.told(0), step.told(plan.blocks));
+        let (one, other) = (step.mapped_ns(0), step.mapped_ns(plan.blocks));
         prop_assert!(order.is_sorted_by_key(|&at| one[at] as i64));
         prop_assert!(order.is_sorted_by_key(|&at| other[at] as i64));
-        let (error_ns, same) = (step.maps.error_ns, step.told(1));
+        let (error_ns, same) = (step.maps.error_ns, step.mapped_ns(1));
         for at in order {
             prop_assert!((one[at] - other[at]).abs() <= 2.0 * (error_ns + ROUNDING_NS));
             // Blocks of one clock agree to the nanosecond.
@@ -215,7 +215,7 @@ proptest! {
     }
 }
 
-/// The fit of the anchors of a step, with those of some blocks changed.
+/// Fits the anchors of a step again, after a change to those of some blocks.
 fn refit(step: &Step, change: impl Fn(usize, &mut Vec<Anchor>)) -> Maps {
     let mut anchors = step.anchors.clone();
     anchors.iter_mut().enumerate().for_each(|(block, anchors)| change(block, anchors));
@@ -228,7 +228,7 @@ fn refit(step: &Step, change: impl Fn(usize, &mut Vec<Anchor>)) -> Maps {
 
 const PLAN: Plan = Plan { seed: 5, clocks: 2, blocks: 16, timer: Timer::Even, jitter_ns: 2.0 };
 
-/// It is largest in the longest gap between the anchors of a clock, which is left to chance here.
+/// The bound is largest in the longest gap between a clock's anchors, which is random here.
 #[test]
 fn the_bound_is_small() {
     for timer in [Timer::Even, Timer::Uneven] {
@@ -239,14 +239,14 @@ fn the_bound_is_small() {
     }
 }
 
-/// The largest error, and the one that half of all times keep within.
+/// The largest and the median error bound.
 fn errors_ns(maps: &Maps) -> (f64, f64) {
     let Method::Tunnels { typical_ns, .. } = maps.method else { panic!("{:?}", maps.method) };
     (maps.error_ns, typical_ns)
 }
 
 #[test]
-fn clocks_that_are_one_are_found() {
+fn blocks_that_share_a_clock_are_found() {
     for seed in 0..20 {
         for clocks in 1..6 {
             let step = Step::new(Plan { seed, clocks, ..PLAN });
@@ -257,10 +257,11 @@ fn clocks_that_are_one_are_found() {
 }
 
 #[test]
-fn a_block_of_two_anchors_is_no_surer_than_what_other_clocks_do_lets_it_be() {
+fn a_block_of_two_anchors_has_the_bound_that_the_rates_of_other_clocks_give() {
     let step = Step::new(PLAN);
     let ends = |anchors: &mut Vec<Anchor>| drop(anchors.drain(1..anchors.len() - 1));
-    // On a separate clock, only the rates of clocks are known between its anchors.
+    // Block 0 gets a clock of its own, so only the rates of the others are known between its
+    // anchors.
     let maps = refit(&step, |block, anchors| {
         if block == 0 {
             ends(anchors);
@@ -274,7 +275,7 @@ fn a_block_of_two_anchors_is_no_surer_than_what_other_clocks_do_lets_it_be() {
 }
 
 #[test]
-fn clocks_that_do_not_wander_keep_their_lines() {
+fn clocks_that_tick_evenly_keep_their_lines() {
     let step = Step::new(PLAN);
     let maps = refit(&step, |_, anchors| {
         for anchor in anchors {

@@ -1,4 +1,4 @@
-//! Every nanosecond of every block's tracks: work, a named wait, or unrecorded.
+//! Accounts for every nanosecond of every block: work, a named wait, or unrecorded.
 
 use super::Index;
 use crate::{Span, Trace, names};
@@ -14,11 +14,11 @@ pub struct PhaseTime {
     pub phase: Phase,
     /// Work in it, all blocks together.
     pub work_ns: u64,
-    /// Mean of that over all blocks, including those without work in it.
+    /// Mean work over all blocks, including those without work in this phase.
     pub work_mean_ns: f64,
-    /// Work in it of the block that had most.
+    /// Work in it of the block that had the most.
     pub work_max_ns: u64,
-    /// The block that had most.
+    /// The block that had the most.
     pub work_max_block: u16,
     /// Waits for its output, all blocks together.
     pub wait_exchange_ns: u64,
@@ -30,11 +30,11 @@ pub struct PhaseTime {
     pub window_ns: u64,
     /// Bytes it reads, if the trace says.
     pub bytes: Option<u64>,
-    /// Bytes divided by window, 10^9 bytes per second.
+    /// Bytes divided by the window, in 10^9 bytes per second.
     pub gb_per_s: Option<f64>,
 }
 
-/// Waits of one kind for one phase, on any block.
+/// Waits of one kind for one phase, whichever block was waited for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct WaitKindTime {
     /// What was waited for.
@@ -51,7 +51,7 @@ pub struct WaitKindTime {
     pub longest_ns: u64,
 }
 
-/// Waits of one kind for one phase, on one block.
+/// Waits of one kind for one phase and one producer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct WaitTime {
     /// What was waited for.
@@ -60,7 +60,7 @@ pub struct WaitTime {
     /// The phase waited for.
     #[serde(serialize_with = "names::phase")]
     pub phase: Phase,
-    /// The block whose value arrived last; none if all were there at the first poll.
+    /// The block whose value arrived last; none if no value was seen to arrive.
     pub producer: Option<u16>,
     /// Number of waits.
     pub waits: u64,
@@ -70,18 +70,18 @@ pub struct WaitTime {
     pub longest_ns: u64,
 }
 
-/// Where one block's consumers' time went: all fields together are the token.
+/// Where the time of one block's consumers went: the fields add up to the token.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct BlockTime {
     /// Work.
     pub work_ns: u64,
     /// Waits on exchanges.
     pub exchange_ns: u64,
-    /// Waits on the ring, for weights.
+    /// Waits on the ring for weights.
     pub ring_ns: u64,
     /// The part of barrier waits before the last weights of the phase had arrived.
     pub barrier_weights_ns: u64,
-    /// The rest of barrier waits: the block's own warps.
+    /// The rest of barrier waits: waits for the block's own warps.
     pub barrier_skew_ns: u64,
     /// Time that no span covers.
     pub unrecorded_ns: u64,
@@ -104,7 +104,7 @@ impl BlockTime {
     }
 }
 
-/// Where the loaders' time went: all fields together are loaders x token.
+/// Where the loaders' time went: the fields add up to loaders x token.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct LoaderTime {
     /// Blocks with a loader.
@@ -139,7 +139,7 @@ pub(super) fn block_times(trace: &Trace, index: &Index) -> Vec<BlockTime> {
                 time.barrier_weights_ns += weights;
                 time.barrier_skew_ns += length - weights;
             }
-            // Never of consumers: a trace has no such spans.
+            // The checks of a trace refuse such spans of consumers.
             EventKind::WaitRingEmpty | EventKind::Unrecorded => continue,
         }
         time.unrecorded_ns -= length;

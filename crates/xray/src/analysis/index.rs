@@ -12,17 +12,17 @@ pub(super) type Part = (Option<u16>, Phase);
 pub(super) struct Index {
     /// Rows of each block's consumer spans.
     consumer_rows: Vec<Range<usize>>,
-    /// Ends of each block's work spans of a part, in order.
-    work_ends: BTreeMap<(u16, Part), Vec<(u64, u64)>>,
+    /// Begin and end of each block's work spans of a part, in order.
+    work_times: BTreeMap<(u16, Part), Vec<(u64, u64)>>,
     /// When the last weights of a part had arrived in a block.
     arrivals: BTreeMap<(u16, Part), u64>,
     /// Publications of each part that some block waits for.
-    posts: BTreeMap<Part, Vec<Post>>,
+    publications: BTreeMap<Part, Vec<Publication>>,
 }
 
-/// A block's part of a hand-off, published when the block's last work of the part ends.
+/// The publication of a block's part of a hand-off: the end of the block's last work of the part.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Post {
+pub(super) struct Publication {
     pub block: u16,
     pub at_ns: u64,
 }
@@ -31,9 +31,9 @@ impl Index {
     pub fn of(trace: &Trace) -> Index {
         let mut index = Index {
             consumer_rows: vec![0..0; usize::from(trace.meta().blocks)],
-            work_ends: BTreeMap::new(),
+            work_times: BTreeMap::new(),
             arrivals: BTreeMap::new(),
-            posts: BTreeMap::new(),
+            publications: BTreeMap::new(),
         };
         let mut awaited = BTreeSet::new();
         for (row, span) in trace.spans().iter().enumerate() {
@@ -49,7 +49,7 @@ impl Index {
             let last = index.arrivals.entry(key).or_default();
             *last = stream.end_ns.max(*last);
         }
-        index.collect_posts(&awaited);
+        index.collect_publications(&awaited);
         index
     }
 
@@ -57,19 +57,19 @@ impl Index {
         let rows = &mut self.consumer_rows[usize::from(span.block)];
         *rows = if rows.end == 0 { row..row + 1 } else { rows.start..row + 1 };
         if span.kind == EventKind::Work {
-            let ends = self.work_ends.entry((span.block, part(span))).or_default();
+            let ends = self.work_times.entry((span.block, part(span))).or_default();
             ends.push((span.begin_ns, span.end_ns));
         }
     }
 
-    fn collect_posts(&mut self, awaited: &BTreeSet<Part>) {
-        for (&(block, part), ends) in &self.work_ends {
+    fn collect_publications(&mut self, awaited: &BTreeSet<Part>) {
+        for (&(block, part), ends) in &self.work_times {
             if let (true, Some(&(_, at_ns))) = (awaited.contains(&part), ends.last()) {
-                self.posts.entry(part).or_default().push(Post { block, at_ns });
+                self.publications.entry(part).or_default().push(Publication { block, at_ns });
             }
         }
-        for posts in self.posts.values_mut() {
-            posts.sort_by_key(|post| post.at_ns);
+        for publications in self.publications.values_mut() {
+            publications.sort_by_key(|publication| publication.at_ns);
         }
     }
 
@@ -79,10 +79,16 @@ impl Index {
     }
 
     /// When a producer had published its part, as seen by a wait that ended at `until_ns`: the end
-    /// of its last work that began before then and ended no later than `slack_ns` after.
-    pub fn posted(&self, block: u16, part: Part, until_ns: u64, slack_ns: u64) -> Option<u64> {
-        let ends = self.work_ends.get(&(block, part))?;
-        // A block does one thing at a time: begins and ends are both in order.
+    /// of its last work that began before then and ended no more than `slack_ns` after then.
+    pub fn published_ns(
+        &self,
+        block: u16,
+        part: Part,
+        until_ns: u64,
+        slack_ns: u64,
+    ) -> Option<u64> {
+        let ends = self.work_times.get(&(block, part))?;
+        // A block does one thing at a time, so begins and ends are both in order.
         let begun = ends.partition_point(|&(begin, _)| begin < until_ns);
         let ended = ends.partition_point(|&(_, end)| end <= until_ns + slack_ns);
         let last = begun.min(ended).checked_sub(1)?;
@@ -94,29 +100,32 @@ impl Index {
         self.arrivals.get(&(block, part)).copied()
     }
 
-    /// The part of a barrier wait, cut at `until_ns`, from its start to the weights' arrival.
+    /// How long a barrier wait, cut off at `until_ns`, was for weights: from its start until they
+    /// had arrived.
     pub fn weights_ns(&self, span: &Span, until_ns: u64) -> u64 {
         let arrival = self.arrival(span.block, part(span)).unwrap_or(0);
         arrival.min(until_ns).saturating_sub(span.begin_ns)
     }
 
     /// The hand-offs, each with its publications in order of time.
-    pub fn handoffs(&self) -> impl Iterator<Item = (Part, &[Post])> {
-        self.posts.iter().map(|(&part, posts)| (part, &posts[..]))
+    pub fn handoffs(&self) -> impl Iterator<Item = (Part, &[Publication])> {
+        self.publications.iter().map(|(&part, publications)| (part, &publications[..]))
     }
 
     /// When half of a hand-off's producers had published.
-    pub fn median_post_ns(&self, part: Part) -> Option<u64> {
-        self.posts.get(&part).map(|posts| median_post_ns(posts))
+    pub fn median_published_ns(&self, part: Part) -> Option<u64> {
+        self.publications.get(&part).map(|publications| median_published_ns(publications))
     }
 }
 
-/// The part that a span is of, or waits for.
+/// The part that a span works on or waits for.
 pub(super) fn part(span: &Span) -> Part {
     (span.layer, span.phase)
 }
 
-/// The median of publications in order of time; of an even number, the earlier of the middle two.
-pub(super) fn median_post_ns(posts: &[Post]) -> u64 {
-    posts.get(posts.len().saturating_sub(1) / 2).map_or(0, |post| post.at_ns)
+/// The median time of publications in order of time. Of an even number, the earlier of the middle
+/// two counts.
+pub(super) fn median_published_ns(publications: &[Publication]) -> u64 {
+    let middle = publications.len().saturating_sub(1) / 2;
+    publications.get(middle).map_or(0, |publication| publication.at_ns)
 }

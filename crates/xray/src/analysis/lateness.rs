@@ -3,7 +3,7 @@
 //! A producer's lateness in a hand-off (one phase of one layer that some block waits for) is the
 //! time of its publication minus the time when half of that hand-off's producers had published.
 
-use super::index::{Index, median_post_ns};
+use super::index::{Index, median_published_ns};
 use crate::Trace;
 use serde::Serialize;
 
@@ -20,10 +20,9 @@ pub struct Lateness {
     pub p99_ns: i64,
     /// The maximum.
     pub max_ns: i64,
-    /// Mean over hand-offs of the last publication's lateness, which a perfectly even step would
-    /// save.
+    /// Mean over hand-offs of the last producer's lateness: perfectly balanced work would save it.
     pub last_mean_ns: f64,
-    /// By block, the latest on average first; without blocks that publish nothing.
+    /// One row for each block that publishes something, the latest on average first.
     pub blocks: Vec<LatenessOfBlock>,
 }
 
@@ -34,13 +33,13 @@ pub struct LatenessOfBlock {
     pub block: u16,
     /// Its SM, if it is known.
     pub sm: Option<u16>,
-    /// Hand-offs that it is a producer of.
+    /// Number of hand-offs in which it publishes a part.
     pub handoffs: u64,
     /// Its mean lateness.
     pub mean_ns: f64,
-    /// Its largest.
+    /// Its largest lateness.
     pub max_ns: i64,
-    /// In how many of them this block was last (of equals, the first block counts).
+    /// In how many of them it was the last (of equals, the block with the lowest number counts).
     pub last: u64,
 }
 
@@ -57,18 +56,19 @@ pub(super) fn lateness(trace: &Trace, index: &Index) -> Lateness {
     let meta = trace.meta();
     let mut sums = vec![Sum::default(); usize::from(meta.blocks)];
     let (mut all, mut lasts) = (Vec::new(), Vec::new());
-    for (_, posts) in index.handoffs() {
-        let median = median_post_ns(posts);
+    for (_, publications) in index.handoffs() {
+        let median = median_published_ns(publications);
         let late = |at_ns: u64| at_ns as i64 - median as i64;
-        let last_ns = posts.iter().map(|post| post.at_ns).max().unwrap_or(0);
-        let last = posts.iter().filter(|post| post.at_ns == last_ns).map(|post| post.block).min();
+        let last_ns = publications.iter().map(|one| one.at_ns).max().unwrap_or(0);
+        let last =
+            publications.iter().filter(|one| one.at_ns == last_ns).map(|one| one.block).min();
         lasts.push(late(last_ns));
-        for post in posts {
-            let (sum, late) = (&mut sums[usize::from(post.block)], late(post.at_ns));
+        for one in publications {
+            let (sum, late) = (&mut sums[usize::from(one.block)], late(one.at_ns));
             sum.handoffs += 1;
             sum.total_ns += late;
             sum.max_ns = Some(sum.max_ns.map_or(late, |max| max.max(late)));
-            sum.last += u64::from(last == Some(post.block));
+            sum.last += u64::from(last == Some(one.block));
             all.push(late);
         }
     }

@@ -24,23 +24,23 @@ pub use summary::{HandoffShare, Spread};
 pub struct Analysis {
     /// The step: model, variant, device, position.
     pub step: String,
-    /// How fast the loop around the step ran, and what recording cost, if that was measured.
+    /// Speed of the decode loop around the step and the cost of recording, if they were measured.
     pub pace: Option<Pace>,
     /// Whether the step ran on a GPU.
     pub is_gpu: bool,
-    /// What a block is called: a thread on the CPU, a block on a GPU.
+    /// The word for a block: "thread" on the CPU, "block" on a GPU.
     pub unit: &'static str,
-    /// First begin to last end.
+    /// Time from the first begin to the last end.
     pub token_ns: u64,
-    /// No time is further than this from the shared clock's.
+    /// Error bound: no time differs by more than this from the shared clock's.
     pub clock_error_ns: u64,
-    /// The SM of each block; empty where it is not known.
+    /// The SM of each block; empty if the SMs are not known.
     pub sms: Vec<u16>,
     /// The phases that the trace names, in order of use.
     pub phases: Vec<PhaseTime>,
     /// The consumers' waits by kind and phase, the costliest first.
     pub wait_kinds: Vec<WaitKindTime>,
-    /// The same by producer too, the costliest first.
+    /// The consumers' waits by kind, phase and producer, the costliest first.
     pub waits: Vec<WaitTime>,
     /// Where each block's consumers' time went.
     pub blocks: Vec<BlockTime>,
@@ -52,7 +52,7 @@ pub struct Analysis {
     pub barrier: Spread,
     /// Part of the layers' time spent on hand-offs, if the trace has layers.
     pub handoff: Option<HandoffShare>,
-    /// How late the blocks posted their parts of each hand-off.
+    /// How late the blocks published their parts of each hand-off.
     pub lateness: Lateness,
     /// The weight stream, if there is one.
     pub stream: Option<WeightStream>,
@@ -60,7 +60,7 @@ pub struct Analysis {
     pub path: CriticalPath,
     /// Number of records that did not fit in the engine's buffers: their time is unrecorded.
     pub overflow: u64,
-    /// Whether the trace came without the loaders' spans and without single copies.
+    /// Whether the trace has no loader spans and no single copies, as one from the page's file.
     pub reduced: bool,
 }
 

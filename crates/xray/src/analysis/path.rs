@@ -6,7 +6,7 @@
 //!   skew: with evenly loaded blocks it would not exist.
 //! - A wait on an exchange whose producer published after the wait began: the chain continues at
 //!   the producer when it published, and the time from there to the wait's end is hand-off latency.
-//! - Any other wait on an exchange is hand-off latency from its start, and the chain stays on the
+//! - Any other wait on an exchange is hand-off latency as a whole, and the chain stays on the
 //!   block.
 //! - A wait on the ring is a wait for weights, and so is the part of a barrier wait before the
 //!   block's last weights of that phase had arrived. The rest of the barrier wait is skew among the
@@ -42,7 +42,7 @@ pub enum PathClass {
 pub struct PathSegment {
     /// The block that the time passed on.
     pub block: u16,
-    /// What it was spent on.
+    /// What the time was spent on.
     pub class: PathClass,
     /// The phase worked on or waited for; none if unknown.
     #[serde(serialize_with = "optional_phase")]
@@ -84,13 +84,13 @@ pub struct PathPhase {
 /// The chain that makes up the token's time.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct CriticalPath {
-    /// By class; together the token.
+    /// Time by class; the classes add up to the token.
     pub totals: PathTotals,
-    /// By phase, in order of use; the rest of the totals belongs to no phase.
+    /// Time by phase, in order of use; what is missing from the totals belongs to no phase.
     pub phases: Vec<PathPhase>,
-    /// How often the chain goes from one block to another.
+    /// How often the chain jumps from one block to another.
     pub jumps: u64,
-    /// The chain, in order of time. Each begins where the one before it ends.
+    /// The chain, in order of time. Each segment begins where the previous one ends.
     pub segments: Vec<PathSegment>,
 }
 
@@ -146,7 +146,7 @@ fn by_phase(segments: &[PathSegment]) -> Vec<PathPhase> {
     Phase::ALL.iter().filter_map(of).collect()
 }
 
-/// The state of following the chain. Segments come last first.
+/// The state of the walk along the chain, back in time: the last segment comes first.
 struct Walk<'a> {
     trace: &'a Trace,
     index: &'a Index,
@@ -157,7 +157,7 @@ struct Walk<'a> {
 }
 
 impl<'a> Walk<'a> {
-    /// Starts at the end of the argmax, or without one, at the end of the work that ended last.
+    /// Starts at the end of the argmax; without an argmax, at the end of the work that ended last.
     fn from_the_end(trace: &'a Trace, index: &'a Index) -> Walk<'a> {
         let work = trace
             .spans()
@@ -171,7 +171,8 @@ impl<'a> Walk<'a> {
         walk
     }
 
-    /// Follows one link back. Each step goes back in time, or the next one does, which is work.
+    /// Follows one link back. A jump to a producer may leave the time as it is; the next step is
+    /// then that producer's work and goes back in time, so the walk ends.
     fn step(&mut self) {
         let Some(span) = self.span_before_now() else {
             return self.back_to(0, PathClass::Unrecorded, None);
@@ -182,7 +183,7 @@ impl<'a> Walk<'a> {
         let of = Some(part(&span));
         match span.kind {
             EventKind::Work => {
-                let even_ns = self.index.median_post_ns(part(&span)).unwrap_or(self.now_ns);
+                let even_ns = self.index.median_published_ns(part(&span)).unwrap_or(self.now_ns);
                 self.back_to(even_ns.max(span.begin_ns), PathClass::Skew, of);
                 self.back_to(span.begin_ns, PathClass::Compute, of);
             }
@@ -193,19 +194,20 @@ impl<'a> Walk<'a> {
                 self.back_to(span.begin_ns, PathClass::Weights, of);
             }
             EventKind::WaitRingFull => self.back_to(span.begin_ns, PathClass::Weights, of),
-            // Never of consumers: a trace has no such spans.
+            // The checks of a trace refuse such spans of consumers.
             EventKind::WaitRingEmpty | EventKind::Unrecorded => {
                 self.back_to(span.begin_ns, PathClass::Unrecorded, of);
             }
         }
     }
 
-    /// Goes back over a wait on an exchange, to its producer if that published during the wait. Two
-    /// clocks may each be off by the alignment's error, so a publication may be that much later.
+    /// Goes back over a wait on an exchange, and to its producer if that published during the wait.
+    /// Each of the two blocks' clocks may be wrong by the alignment's error bound, so a publication
+    /// may appear up to two bounds after the wait's end.
     fn handoff(&mut self, span: &Span) {
         let slack_ns = 2 * self.trace.meta().clock_error_ns;
         let producer = span.waits_on.and_then(|block| {
-            let at_ns = self.index.posted(block, part(span), self.now_ns, slack_ns)?;
+            let at_ns = self.index.published_ns(block, part(span), self.now_ns, slack_ns)?;
             (at_ns > span.begin_ns).then_some((block, at_ns))
         });
         let back_to_ns = producer.map_or(span.begin_ns, |(_, at_ns)| at_ns);
@@ -216,7 +218,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Returns the block's last consumer span that begins before now.
+    /// Returns the last consumer span of the block that begins before now.
     fn span_before_now(&self) -> Option<Span> {
         let rows = self.index.consumer_rows(self.block);
         let begins = &self.trace.spans().begin_ns[rows.clone()];
@@ -224,7 +226,7 @@ impl<'a> Walk<'a> {
         count.checked_sub(1).map(|last| self.trace.spans().row(rows.start + last))
     }
 
-    /// Goes back to a time and adds the segment from it, unless that is now or later.
+    /// Goes back to a time and adds the segment from then to now; does nothing if there is none.
     fn back_to(&mut self, begin_ns: u64, class: PathClass, of: Option<Part>) {
         if begin_ns >= self.now_ns {
             return;

@@ -10,12 +10,12 @@ use super::Spread;
 pub struct WeightStream {
     /// Number of copies.
     pub copies: u64,
-    /// Their bytes.
+    /// Size of all copies, in bytes.
     pub bytes: u64,
-    /// Time in which at least one copy of some block was in flight. In a trace without single
-    /// copies: at least one stream, including its pauses.
+    /// Time in which at least one copy of any block was in flight. In a trace without single
+    /// copies: at least one stream, pauses between its copies included.
     pub busy_ns: u64,
-    /// Bytes divided by that time, 10^9 bytes per second.
+    /// Bytes divided by that time, in 10^9 bytes per second.
     pub gb_per_s: f64,
     /// Time from issue to arrival of a copy; none without single copies.
     pub latency: Option<Spread>,

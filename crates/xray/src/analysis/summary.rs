@@ -5,8 +5,8 @@ use crate::Trace;
 use monolith_abi::{EventKind, Phase, Role};
 use serde::Serialize;
 
-/// The distribution of some numbers. All values are among these numbers; the median of an even
-/// count is the lower of the middle two.
+/// The distribution of some numbers. Every field is one of them; the median of an even count is the
+/// lower of the middle two.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Spread {
     /// The minimum.
@@ -40,13 +40,13 @@ impl Spread {
 pub struct HandoffShare {
     /// The layers' time.
     pub layers_ns: u64,
-    /// Time in waits on exchanges in it, mean over the blocks.
+    /// Time of waits on exchanges within the layers' time, mean over the blocks.
     pub mean_ns: f64,
-    /// That, in percent of the layers' time.
+    /// The same in percent of the layers' time.
     pub mean_pct: f64,
-    /// Hand-off latency on the critical path in it.
+    /// Hand-off latency on the critical path within the layers' time.
     pub path_ns: u64,
-    /// That, in percent of the layers' time.
+    /// The same in percent of the layers' time.
     pub path_pct: f64,
 }
 

@@ -29,7 +29,7 @@ pub fn chrome(trace: &Trace) -> Vec<u8> {
     text += &format!("{other},\"traceEvents\":[\n");
     text += &metadata("process_name", 0, &json!({ "name": process_name(trace) }));
     let arrows = Arrows::of(trace);
-    // From 1: thread 0 is the idle one to some viewers.
+    // Starts at 1: some viewers take thread 0 for the idle thread.
     for (tid, track) in (1..).zip(&tracks(trace)) {
         text += &format!(",\n{}", metadata("thread_name", tid, &json!({ "name": track.name() })));
         let sort = json!({ "sort_index": tid });
@@ -48,9 +48,9 @@ fn events(text: &mut String, tid: usize, track: &Track, arrows: &Arrows) {
     let edges = track.edges();
     for (index, edge) in edges.iter().enumerate() {
         match edge {
-            Edge::Begin(slice) if is_moment(slice) => begin(text, tid, slice, "i\",\"s\":\"t"),
+            Edge::Begin(slice) if is_empty(slice) => begin(text, tid, slice, "i\",\"s\":\"t"),
             Edge::Begin(slice) => begin(text, tid, slice, "B"),
-            Edge::End(slice) if is_moment(slice) => {}
+            Edge::End(slice) if is_empty(slice) => {}
             Edge::End(slice) => {
                 flows(text, tid, slice, arrows);
                 end(text, tid, slice, &edges[index + 1..]);
@@ -59,8 +59,9 @@ fn events(text: &mut String, tid: usize, track: &Track, arrows: &Arrows) {
     }
 }
 
-/// Returns whether the slice is empty: it cannot be drawn, and would disturb its neighbours' order.
-fn is_moment(slice: &Slice) -> bool {
+/// Returns whether the slice has no length. It is written as an instant event (`i`), since a begin
+/// and an end at one time would disturb the order of its neighbours.
+fn is_empty(slice: &Slice) -> bool {
     slice.begin_ns == slice.end_ns
 }
 
@@ -74,9 +75,9 @@ fn begin(text: &mut String, tid: usize, slice: &Slice, kind: &str) {
     );
 }
 
-/// An end with its begin's name and arguments: speedscope pairs them by these. Where another
-/// slice of the same name and arguments begins at once, speedscope would take that begin first;
-/// without the arguments it does not.
+/// Writes an end with the name and the arguments of its begin, by which speedscope pairs the two.
+/// If another slice of the same name and arguments begins at the same time, speedscope would handle
+/// that begin first; without the arguments it does not.
 fn end(text: &mut String, tid: usize, slice: &Slice, after: &[Edge<'_>]) {
     let (ts, name) = (microseconds(slice.end_ns), slice.what.name());
     let args = arguments(&slice.what);
@@ -92,8 +93,8 @@ fn end(text: &mut String, tid: usize, slice: &Slice, after: &[Edge<'_>]) {
     );
 }
 
-/// Writes the flows at the end of a slice a nanosecond early: they bind to the slice that is open
-/// at their time.
+/// Writes the flows of a slice one nanosecond before its end, since a flow belongs to the slice
+/// that is open at its time.
 fn flows(text: &mut String, tid: usize, slice: &Slice, arrows: &Arrows) {
     let What::Span(row, _) = slice.what else { return };
     let ts = microseconds(slice.end_ns - 1);
@@ -107,8 +108,8 @@ fn flows(text: &mut String, tid: usize, slice: &Slice, arrows: &Arrows) {
     }
 }
 
-/// The details that are not in the name. They are numbers and names of closed sets, so nothing
-/// needs escaping, here or in the name.
+/// The details that are not in the name, as JSON. Like the name they are numbers and fixed words,
+/// so nothing needs escaping.
 fn arguments(what: &What) -> String {
     let (phase, layer, more) = match what {
         What::Layer(layer) => (None, Some(*layer), String::new()),
@@ -129,7 +130,7 @@ fn arguments(what: &What) -> String {
     parts.join(",")
 }
 
-/// Nanoseconds as microseconds, exactly: the format's times are microseconds, always.
+/// Nanoseconds as exact microseconds, the unit of all times in the format.
 fn microseconds(ns: u64) -> String {
     format!("{}.{:03}", ns / 1000, ns % 1000)
 }

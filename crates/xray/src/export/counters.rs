@@ -1,11 +1,11 @@
-//! Computes two curves over time from the trace.
+//! Computes the counters of an export: blocks that wait, and the weight stream's rate over time.
 
 use crate::Trace;
 use monolith_abi::Role;
 
 /// Minimum length of a window: shorter windows show single copies, not a rate.
 const MIN_WINDOW_NS: u64 = 2_000;
-/// Approximate maximum of windows in a token.
+/// Approximate maximum number of windows in a token.
 const MAX_WINDOWS: u64 = 2_048;
 
 /// Mean values over equal windows from the token's begin on.
@@ -16,7 +16,7 @@ pub(super) struct Curve {
 }
 
 impl Curve {
-    /// Adds `rate` to the mean from begin to end.
+    /// Adds a rate that lasts from begin to end to the windows' means.
     fn add_per_ns(&mut self, rate: f64, mut begin_ns: u64, end_ns: u64) {
         while begin_ns < end_ns {
             let window = begin_ns / self.window_ns;
@@ -49,8 +49,8 @@ pub(super) fn blocks_waiting(trace: &Trace) -> Curve {
     curve
 }
 
-/// Arrived weights, in bytes per nanosecond (GB/s); `None` if they were not recorded. Without
-/// single copies, a stream's bytes count as spread evenly over its time.
+/// Rate at which weights arrived, in bytes per nanosecond (GB/s); `None` if copies were not
+/// recorded. Without single copies, a stream's bytes are spread evenly over its time.
 pub(super) fn stream_rate(trace: &Trace) -> Option<Curve> {
     let mut curve = windows(trace);
     if trace.is_reduced() {

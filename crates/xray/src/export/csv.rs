@@ -33,7 +33,7 @@ pub fn csv(trace: &Trace) -> Vec<u8> {
     text.into_bytes()
 }
 
-/// No value can hold a comma or a quote: they are numbers and names of closed sets.
+/// Writes one row. All values are numbers and fixed words, so none can hold a comma or a quote.
 fn row(
     text: &mut String,
     trace: &Trace,

@@ -1,13 +1,13 @@
-//! Finds the work that released each wait.
+//! Finds the work that released each wait, for the arrows (flows) that viewers draw.
 
 use crate::{Span, Trace};
 use monolith_abi::{EventKind, Phase, Role};
 use std::collections::BTreeMap;
 
-/// Most arrows in one trace: with more, a viewer shows a black cloud.
+/// Most arrows in one trace: more of them would hide the slices.
 const MAX_FLOWS: usize = 4096;
 
-/// Arrows' ids by row of the span, from 1 on.
+/// The ids of arrows, counted from 1, by the row of the span at either end.
 pub(super) struct Arrows {
     tails: BTreeMap<usize, Vec<u64>>,
     heads: BTreeMap<usize, u64>,
@@ -34,7 +34,7 @@ impl Arrows {
     }
 }
 
-/// An arrow from the end of the producer's work to the wait it releases; both are rows.
+/// An arrow from the end of the producer's work to the wait that it released, both as rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Flow {
     work: usize,
@@ -62,10 +62,10 @@ fn flows(trace: &Trace) -> Vec<Flow> {
     flows
 }
 
-/// The block whose work it is, and the hand-off.
+/// A block, and the hand-off to which it contributes.
 type Producer = (u16, HandOff);
 
-/// The producer that a wait names, if it is a wait that names one.
+/// The producer that a span names, if it is a wait on an exchange that names one.
 fn producer(span: &Span) -> Option<Producer> {
     let block = span.waits_on.filter(|_| span.kind == EventKind::WaitExchange)?;
     Some((block, (span.phase, span.layer)))
@@ -81,7 +81,7 @@ fn work_by_producer(spans: &[Span]) -> BTreeMap<Producer, Vec<usize>> {
     work
 }
 
-/// Returns the last work that ended before the wait ended: an arrow must not point into the past,
+/// Returns the last work that ended before the wait ended. An arrow must not lead back in time,
 /// since a viewer drops an arrow whose head comes before its tail.
 fn last_before(spans: &[Span], rows: &[usize], end_ns: u64) -> Option<usize> {
     let before = rows.partition_point(|&row| spans[row].end_ns < end_ns);

@@ -1,6 +1,6 @@
 //! Draws the trace as a picture with one row per block.
 //!
-//! It needs no system font: the letters come from a crate (`embedded-graphics`).
+//! No system font is needed: the letters come from the crate `embedded-graphics`.
 
 mod canvas;
 mod palette;
@@ -23,9 +23,9 @@ use std::convert::Infallible;
 /// What to draw.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GanttOptions {
-    /// Pixels across.
+    /// Width in pixels.
     pub width: u32,
-    /// Pixels down.
+    /// Height in pixels.
     pub height: u32,
     /// Start and end of the shown window, in nanoseconds after the token's start; if none, the
     /// whole token.
@@ -41,33 +41,33 @@ impl Default for GanttOptions {
 /// Why there is no picture.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum GanttError {
-    /// Not even a pixel for each block.
+    /// There is less than one pixel for each block.
     #[error(
         "{width} x {height} pixels do not hold this trace: ask for at least {min_width} x \
          {min_height}"
     )]
     TooSmall {
-        /// Pixels across.
+        /// Width in pixels.
         width: u32,
-        /// Pixels down.
+        /// Height in pixels.
         height: u32,
-        /// The fewest pixels across.
+        /// The smallest width.
         min_width: u32,
-        /// The fewest pixels down.
+        /// The smallest height.
         min_height: u32,
     },
     /// Too many pixels.
     #[error("{width} x {height} pixels are too many: ask for at most {MAX_SIDE} x {MAX_SIDE}")]
     TooLarge {
-        /// Pixels across.
+        /// Width in pixels.
         width: u32,
-        /// Pixels down.
+        /// Height in pixels.
         height: u32,
     },
     /// A window outside the token.
     #[error(
-        "the window from {begin_ns} to {end_ns} ns shows nothing: it must begin before it ends, \
-         and before the token does, at {token_ns} ns"
+        "the window from {begin_ns} to {end_ns} ns shows nothing: it must begin before its own end \
+         and before the token's end at {token_ns} ns"
     )]
     EmptyWindow {
         /// Its begin.
@@ -179,7 +179,7 @@ fn shortened(text: String, chars: usize) -> String {
     kept + "..."
 }
 
-/// Axis, names of blocks, rows.
+/// Draws the axis, the names of the blocks, and their rows.
 fn draw_chart(
     chart_area: &Area<'_>,
     whole: &Area<'_>,
@@ -213,7 +213,7 @@ fn microseconds(us: f64) -> String {
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
-/// Where the rows are.
+/// The area of the rows, in pixels.
 struct Plot {
     left: u32,
     top: u32,
@@ -229,7 +229,7 @@ impl Plot {
         Plot { left, top, width, height, blocks: blocks.into() }
     }
 
-    /// First and last pixel of a block's row, with a gap to the next where there is room.
+    /// The pixels of a block's row from top to bottom; a gap separates rows if there is room.
     fn row(&self, block: u32) -> std::ops::Range<u32> {
         let edge = |block: u32| self.top + block * self.height / self.blocks;
         let (top, bottom) = (edge(block), edge(block + 1));
@@ -240,9 +240,9 @@ impl Plot {
 fn draw_names(area: &Area<'_>, trace: &Trace, plot: &Plot) -> Result<(), GanttError> {
     let style = text_style(TEXT_HEIGHT, QUIET, HPos::Right, VPos::Center);
     let unit = trace.meta().unit();
-    // Names every 2^n-th block, so that names do not touch.
-    let touch = (TEXT_HEIGHT + 3) * plot.blocks / plot.height.max(1);
-    let step = (touch + 1).next_power_of_two();
+    // Names only every 2^n-th block, so that the names do not overlap.
+    let rows_of_name = (TEXT_HEIGHT + 3) * plot.blocks / plot.height.max(1);
+    let step = (rows_of_name + 1).next_power_of_two();
     for block in (0..plot.blocks).filter(|block| block % step == 0) {
         let row = plot.row(block);
         let position = at(plot.left - 4, u32::midpoint(row.start, row.end));
@@ -275,9 +275,9 @@ fn consumers(trace: &Trace) -> impl Iterator<Item = Span> + '_ {
     trace.spans().iter().filter(|span| span.role == Role::Consumer)
 }
 
-/// What the shades mean: those that the trace has, in lines.
+/// The legend: what each shade in the trace means, in one or more lines.
 struct Legend {
-    /// Each with the place of its swatch.
+    /// Each shade with the left and the top of its swatch.
     entries: Vec<(Shade, u32, u32)>,
     lines: u32,
 }

@@ -4,9 +4,8 @@ use crate::Stream;
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap};
 
-/// Puts one block's streams on the fewest lanes without overlap: each on the first free lane.
-///
-/// Streams come in order of their begins.
+/// Puts one block's streams on the fewest lanes without overlap: each on the first free lane. The
+/// streams must be in order of their begins.
 pub(super) fn lanes(streams: &[Stream]) -> Vec<Vec<Stream>> {
     let mut lanes: Vec<Vec<Stream>> = Vec::new();
     let (mut free, mut busy) = (BTreeSet::new(), BinaryHeap::new());

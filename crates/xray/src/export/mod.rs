@@ -1,10 +1,10 @@
 //! Exports the trace for other viewers. The same trace always gives the same bytes.
 //!
-//! [`perfetto`] is the fullest: every slice, flows from producers to the waits they release,
-//! counters. [`chrome`] has the slices and the flows in JSON, [`speedscope`] the slices. [`csv`]
-//! has rows for a spreadsheet, [`gantt`] is a picture.
+//! [`perfetto`] has the most: every slice, flows from producers to the waits that they release, and
+//! counters. [`chrome`] has the slices and the flows in JSON, [`speedscope`] only the slices.
+//! [`csv`] has rows for a spreadsheet; [`gantt`] is a picture.
 //!
-//! Tracks of one block, in all of them: its consumers, its loader, its weight stream.
+//! A block has up to three kinds of tracks: its consumers, its loader and its weight stream.
 
 mod chrome;
 mod counters;
@@ -27,7 +27,7 @@ use crate::Trace;
 use monolith_abi::EventKind;
 use monolith_abi::dump::NO_SM;
 
-/// Returns a wait's name, by what it waits for; `None` for other kinds.
+/// Returns the name under which viewers show a wait; `None` for other kinds.
 fn wait_name(kind: EventKind) -> Option<&'static str> {
     match kind {
         EventKind::WaitExchange => Some("wait:exchange"),
@@ -38,7 +38,7 @@ fn wait_name(kind: EventKind) -> Option<&'static str> {
     }
 }
 
-/// Returns the name of one run of the kernel in a list of processes.
+/// Returns the name of the one process of an exported trace.
 fn process_name(trace: &Trace) -> String {
     let meta = trace.meta();
     format!("monolith {} / position {}", meta.variant, meta.position)

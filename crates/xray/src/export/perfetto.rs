@@ -1,7 +1,7 @@
 //! Perfetto's own format (`.pftrace`): TrackEvent protobuf.
 //!
-//! There is one process; under it are two counters and a group for each SM (for each block, if SMs
-//! are not known); under a group are the tracks of its blocks. The events of each track are a
+//! There is one process. Under it are two counters and a group for each SM (for each block, if the
+//! SMs are not known). Under a group are the tracks of its blocks. The events of each track are a
 //! separate sequence, in order of time, whose id is the track's uuid.
 
 mod names;
@@ -67,7 +67,7 @@ impl File {
         self.bytes.extend(packet.encode_length_delimited_to_vec());
     }
 
-    /// The first packet: it opens the common sequence too.
+    /// Writes the first packet, which also opens the common sequence.
     fn attributes(&mut self, trace: &Trace) {
         self.packet(&TracePacket {
             trusted_packet_sequence_id: Some(COMMON_SEQUENCE),
@@ -93,7 +93,7 @@ impl File {
             name: Some(name.clone()),
             process: Some(proto::ProcessDescriptor { pid: Some(1), process_name: Some(name) }),
             description: Some(format!(
-                "One token of {} on {}: {} {}s, {} ns. Times are true to {} ns ({}).",
+                "One token of {} on {}: {} {}s, {} ns. Times are true to within {} ns ({}).",
                 meta.model,
                 meta.device,
                 meta.blocks,
@@ -108,10 +108,10 @@ impl File {
 
     fn counters(&mut self, trace: &Trace) {
         let waiting = blocks_waiting(trace);
-        let what = "Blocks whose consumers wait, the mean";
+        let what = "Mean number of blocks whose consumers wait";
         self.counter(trace, BLOCKS_WAITING, ("blocks waiting", "blocks", what), &waiting);
         if let Some(rate) = stream_rate(trace) {
-            let what = "Weights seen to arrive";
+            let what = "Rate at which weights arrived";
             self.counter(trace, STREAM_RATE, ("weight stream", "GB/s", what), &rate);
         }
     }
@@ -129,7 +129,7 @@ impl File {
             name: Some(name.to_owned()),
             parent_uuid: Some(PROCESS),
             counter: Some(proto::CounterDescriptor { unit_name: Some(unit.to_owned()) }),
-            description: Some(format!("{what} in windows of {window_us} us.")),
+            description: Some(format!("{what}, in windows of {window_us} us.")),
             ..track(0, (uuid - BLOCKS_WAITING) as i32)
         });
         self.sequence(uuid, proto::InternedData::default());
@@ -183,8 +183,8 @@ fn begin_event(slice: &Slice, block: u16, sm: Option<u16>) -> TrackEvent {
     }
 }
 
-/// Flows are on the ends of the work and of the wait: a wait mostly begins before the work that
-/// releases it, but an arrow's tail must come first.
+/// Flows lead from the end of the work to the end of the wait. A wait mostly begins before the work
+/// that releases it ends, and an arrow's tail must come first.
 fn end_event(slice: &Slice, arrows: &Arrows) -> TrackEvent {
     let mut event = TrackEvent { r#type: Some(proto::SLICE_END), ..TrackEvent::default() };
     if let What::Span(row, _) = slice.what {
@@ -202,7 +202,7 @@ fn counter_event(value: f64) -> TrackEvent {
     }
 }
 
-/// What all tracks have.
+/// The fields that all tracks have.
 fn track(child_ordering: i32, rank: i32) -> TrackDescriptor {
     TrackDescriptor {
         child_ordering: (child_ordering != 0).then_some(child_ordering),
@@ -222,13 +222,13 @@ fn track_descriptor(of: &Track, index: usize, first_track: u64, group: &Group) -
     }
 }
 
-/// A line of the margin that holds the tracks of one SM's blocks.
+/// A group of tracks in the viewer: those of one SM's blocks.
 struct Group {
     uuid: u64,
     key: GroupKey,
 }
 
-/// In order of rank: SMs, then blocks whose SM is not known.
+/// What a group is for. The order is that of the viewer: SMs, then blocks whose SM is not known.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum GroupKey {
     Sm(u16),
@@ -254,9 +254,9 @@ fn groups(trace: &Trace, tracks: &[Track]) -> BTreeMap<GroupKey, Group> {
 impl Group {
     fn descriptor(&self) -> TrackDescriptor {
         let (name, description) = match self.key {
-            GroupKey::Sm(sm) => (format!("SM {sm:03}"), format!("What ran on SM {sm}.")),
+            GroupKey::Sm(sm) => (format!("SM {sm:03}"), format!("The blocks on SM {sm}.")),
             GroupKey::Block(block) => {
-                (format!("block {block:03}"), format!("What block {block} did."))
+                (format!("block {block:03}"), format!("The tracks of block {block}."))
             }
         };
         TrackDescriptor {
@@ -269,7 +269,7 @@ impl Group {
     }
 }
 
-/// The facts about the run, under our own names.
+/// Facts about the recorded step, with the prefix `dev.monolith`.
 fn attributes(trace: &Trace) -> Vec<proto::Attribute> {
     let meta = trace.meta();
     let text = |key: &str, text: String| attribute(key, None, Some(text));

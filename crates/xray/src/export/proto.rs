@@ -39,16 +39,16 @@ pub struct TracePacket {
 
 /// `sequence_flags`: the sequence starts anew here.
 pub const STATE_CLEARED: u32 = 1;
-/// `sequence_flags`: the packet means nothing without the sequence's start.
+/// `sequence_flags`: the packet needs the names that its sequence declared at the start.
 pub const NEEDS_STATE: u32 = 2;
 
-/// A line of slices or a counter.
+/// A track: a row of slices, or a counter.
 #[derive(Clone, PartialEq, Message)]
 pub struct TrackDescriptor {
     /// Unique in the file.
     #[prost(uint64, optional, tag = "1")]
     pub uuid: Option<u64>,
-    /// Name in the margin.
+    /// Name, which the viewer shows beside the track.
     #[prost(string, optional, tag = "2")]
     pub name: Option<String>,
     /// The process that the track stands for.

@@ -1,7 +1,7 @@
 //! Speedscope's file format (JSON): one evented profile per track.
 
 use super::process_name;
-use super::tracks::{Edge, Line, Track, What, tracks};
+use super::tracks::{Edge, Track, TrackKind, What, tracks};
 use crate::Trace;
 use serde_json::{Value, json};
 use std::collections::HashMap;
@@ -15,7 +15,7 @@ pub fn speedscope(trace: &Trace) -> Vec<u8> {
     let mut frames = Frames::default();
     let mut profiles = Vec::new();
     for track in tracks(trace) {
-        if matches!(track.line, Line::Consumers | Line::Loader) {
+        if matches!(track.kind, TrackKind::Consumers | TrackKind::Loader) {
             profiles.push(profile(&track, &mut frames));
         }
     }
@@ -24,7 +24,8 @@ pub fn speedscope(trace: &Trace) -> Vec<u8> {
     let exporter = json!(trace.meta().generator);
     let shared = json!({ "frames": frames });
     let profiles = profiles.join(",\n");
-    // Written as text: a tree of values for a million events takes a hundred times the file's size.
+    // Written as text, since a tree of JSON values for a million events takes a hundred times the
+    // file's size in memory.
     let text = format!(
         "{{\"$schema\":\"{SCHEMA}\",\"name\":{name},\"exporter\":{exporter},\
          \"activeProfileIndex\":0,\"shared\":{shared},\"profiles\":[\n{profiles}\n]}}\n"
@@ -32,7 +33,7 @@ pub fn speedscope(trace: &Trace) -> Vec<u8> {
     text.into_bytes()
 }
 
-/// Frames by name; profiles name them by index.
+/// The frames; profiles refer to them by index.
 #[derive(Default)]
 struct Frames {
     names: Vec<String>,

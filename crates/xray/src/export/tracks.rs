@@ -1,4 +1,4 @@
-//! Converts the trace to tracks of nested slices.
+//! Converts the trace to tracks of nested slices, the model that all viewers share.
 
 use super::lanes::lanes;
 use super::wait_name;
@@ -6,29 +6,29 @@ use crate::{Span, Stream, Trace};
 use monolith_abi::Role;
 use std::borrow::Cow;
 
-/// A line of slices of one block.
+/// One track of a block: a row of slices.
 pub(super) struct Track {
     pub(super) block: u16,
-    pub(super) line: Line,
-    /// Outer before inner, else by time. Two slices are either disjoint or one contains the other.
+    pub(super) kind: TrackKind,
+    /// In order of time, outer before inner. Two slices are disjoint, or one contains the other.
     pub(super) slices: Vec<Slice>,
 }
 
-/// The kind of a block's track.
+/// What a track of a block shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Line {
+pub(super) enum TrackKind {
     Consumers,
     Loader,
     /// A lane of the weight stream.
     Stream(usize),
 }
 
-/// Something from begin to end.
+/// An interval on a track.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Slice {
     pub(super) begin_ns: u64,
     pub(super) end_ns: u64,
-    /// Number of slices around it.
+    /// Number of slices that contain it.
     pub(super) depth: usize,
     pub(super) what: What,
 }
@@ -36,17 +36,17 @@ pub(super) struct Slice {
 /// What a slice shows.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum What {
-    /// All consecutive slices of this layer.
+    /// A layer, around its consecutive slices.
     Layer(u16),
     /// A span, and its row in the trace.
     Span(usize, Span),
-    /// A piece of the weight stream.
+    /// A stream of weight copies.
     Stream(Stream),
 }
 
 impl What {
-    /// The slice's name. Apart from the layers' names these are a closed set, without layer or
-    /// block in them: viewers aggregate by name.
+    /// The slice's name. Viewers add up time by name, so only the names of layers contain a layer,
+    /// and none contains a block.
     pub(super) fn name(&self) -> Cow<'static, str> {
         match self {
             What::Layer(layer) => format!("L{layer:02}").into(),
@@ -74,14 +74,14 @@ impl What {
     }
 }
 
-/// A begin or an end.
+/// The begin or the end of a slice.
 pub(super) enum Edge<'a> {
     Begin(&'a Slice),
     End(&'a Slice),
 }
 
 impl Edge<'_> {
-    /// When it is.
+    /// The time of the begin or the end.
     pub(super) fn at_ns(&self) -> u64 {
         match self {
             Edge::Begin(slice) => slice.begin_ns,
@@ -91,7 +91,7 @@ impl Edge<'_> {
 }
 
 impl Track {
-    /// Begins and ends in order of time; every end is of the slice that began last.
+    /// Begins and ends in order of time; every end belongs to the open slice that began last.
     pub(super) fn edges(&self) -> Vec<Edge<'_>> {
         let mut edges = Vec::with_capacity(2 * self.slices.len());
         let mut open: Vec<&Slice> = Vec::new();
@@ -104,43 +104,45 @@ impl Track {
         edges
     }
 
-    /// The track's name in a viewer's margin.
+    /// The track's name in a viewer.
     pub(super) fn name(&self) -> String {
         let block = self.block;
-        match self.line {
-            Line::Consumers => format!("blk {block:03} consumers"),
-            Line::Loader => format!("blk {block:03} loader"),
-            Line::Stream(0) => format!("blk {block:03} weight stream"),
-            Line::Stream(lane) => format!("blk {block:03} weight stream {}", lane + 1),
+        match self.kind {
+            TrackKind::Consumers => format!("blk {block:03} consumers"),
+            TrackKind::Loader => format!("blk {block:03} loader"),
+            TrackKind::Stream(0) => format!("blk {block:03} weight stream"),
+            TrackKind::Stream(lane) => format!("blk {block:03} weight stream {}", lane + 1),
         }
     }
 
     /// What the track shows, in one sentence.
     pub(super) fn description(&self) -> String {
         let block = self.block;
-        match self.line {
-            Line::Consumers => format!("Block {block}: its work and its waits."),
-            Line::Loader => format!("Block {block}: the lane that streams the weights."),
-            Line::Stream(_) => format!(
-                "Block {block}: weights on their way, from a phase's first copy issued to its last \
-                 arrived. Phases that overlap are on further tracks."
+        match self.kind {
+            TrackKind::Consumers => format!("Block {block}: its work and its waits."),
+            TrackKind::Loader => {
+                format!("Block {block}: the lane that copies weights into the ring.")
+            }
+            TrackKind::Stream(_) => format!(
+                "Block {block}: weights in flight, from the issue of a phase's first copy to the \
+                 arrival of its last. Phases that overlap are on further tracks."
             ),
         }
     }
 }
 
-/// Every track that has slices, ordered by block and line.
+/// Every track that has slices, ordered by block and kind.
 pub(super) fn tracks(trace: &Trace) -> Vec<Track> {
     let mut tracks = span_tracks(trace);
     let streams: Vec<Stream> = trace.streams().iter().collect();
     for streams in streams.chunk_by(|one, other| one.block == other.block) {
         for (lane, streams) in lanes(streams).into_iter().enumerate() {
-            let (block, line) = (streams[0].block, Line::Stream(lane));
+            let (block, kind) = (streams[0].block, TrackKind::Stream(lane));
             let slices = under_layers(streams.into_iter().map(stream_slice));
-            tracks.push(Track { block, line, slices });
+            tracks.push(Track { block, kind, slices });
         }
     }
-    tracks.sort_by_key(|track| (track.block, track.line));
+    tracks.sort_by_key(|track| (track.block, track.kind));
     tracks
 }
 
@@ -151,9 +153,9 @@ fn span_tracks(trace: &Trace) -> Vec<Track> {
     };
     let tracks = spans.chunk_by(one_track).map(|spans| Track {
         block: spans[0].1.block,
-        line: match spans[0].1.role {
-            Role::Consumer => Line::Consumers,
-            Role::Loader => Line::Loader,
+        kind: match spans[0].1.role {
+            Role::Consumer => TrackKind::Consumers,
+            Role::Loader => TrackKind::Loader,
         },
         slices: under_layers(spans.iter().map(span_slice)),
     });
@@ -170,8 +172,8 @@ fn stream_slice(stream: Stream) -> Slice {
     Slice { begin_ns: stream.begin_ns, end_ns: stream.end_ns, depth: 0, what }
 }
 
-/// Puts a slice of the layer around consecutive slices of one layer. These do not overlap, so the
-/// layers' slices do not overlap either.
+/// Puts a slice of the layer around consecutive slices of one layer. The inner slices do not
+/// overlap, so those of the layers do not overlap either.
 fn under_layers(slices: impl Iterator<Item = Slice>) -> Vec<Slice> {
     let mut nested: Vec<Slice> = Vec::new();
     let mut around: Option<(u16, usize)> = None;

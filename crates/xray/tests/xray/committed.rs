@@ -1,4 +1,4 @@
-//! The traces in `results/`, held against what the kernel guarantees.
+//! The traces in `results/`, checked against what the kernel guarantees.
 
 use monolith_abi::{EventKind, Phase};
 use monolith_xray::{Trace, page};
@@ -43,7 +43,7 @@ fn after_the_producer_began(trace: &Trace) -> Vec<i64> {
 }
 
 /// A value cannot be seen before its block begins to sum it up. Each block's clock is aligned on
-/// its own, so a wrong alignment would show here.
+/// its own, so a wrong alignment would fail this test.
 #[test]
 fn no_wait_ends_before_its_producer_begins_to_sum() {
     let traces = committed();

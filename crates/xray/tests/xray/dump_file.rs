@@ -1,4 +1,4 @@
-//! The dump on disk: what was written is read, and all else is refused.
+//! The dump on disk: what was written is read back, and anything else is refused.
 
 use crate::dumps::{any_dump, small, streamed};
 use monolith_xray::{DumpError, dump_file};
@@ -7,7 +7,7 @@ use sha2::{Digest, Sha256};
 
 const HEADER: usize = 52;
 
-/// A file with a body of one's own, and all that guards it.
+/// A file with this body, and the right length and sha256 in its header.
 fn file_of(body: &[u8]) -> Vec<u8> {
     let version = 2_u32.to_le_bytes();
     let length = (body.len() as u64).to_le_bytes();
@@ -30,7 +30,7 @@ fn what_was_written_is_read() {
 }
 
 #[test]
-fn a_file_that_was_cut_or_added_to() {
+fn a_file_that_was_truncated_or_extended() {
     let file = dump_file::write(&streamed());
     for length in 0..file.len() {
         let refused = refusal(&file[..length]);
@@ -41,7 +41,7 @@ fn a_file_that_was_cut_or_added_to() {
         }
     }
     let longer = refusal(&[&file[..], b"more"].concat()).to_string();
-    assert!(longer.contains("it was cut or added to"), "{longer}");
+    assert!(longer.contains("the file was truncated or extended"), "{longer}");
 }
 
 #[test]
@@ -69,7 +69,7 @@ fn files_of_something_else() {
 }
 
 #[test]
-fn bodies_that_are_guarded_but_wrong() {
+fn wrong_bodies_with_a_right_sha256() {
     let body = dump_file::write(&small())[HEADER..].to_vec();
     let changed = |at: usize, bytes: &[u8]| {
         let mut body = body.clone();
@@ -90,13 +90,13 @@ fn bodies_that_are_guarded_but_wrong() {
     let texts = 5 * 8 + "cpubf16-cpua testQwen3-0.6B".len();
     let pace = texts + 2 + 4 + 8 + 8 + 8;
     let at = HEADER + pace;
-    assert_eq!(changed(pace, &[2]), format!("byte {at}: 2 is no yes (1) or no (0) of a pace"));
+    assert_eq!(changed(pace, &[2]), format!("byte {at}: 2 is not a valid pace flag (0 or 1)"));
     let blocks = changed(pace + 1, &1_000_000_u64.to_le_bytes());
     assert!(blocks.contains(": 1000000 x block do not fit"), "{blocks}");
     let stamp = pace + 1 + 8 + 2 + 8 + 8;
     let kind = HEADER + stamp + 12;
-    assert_eq!(changed(stamp + 12, &[6]), format!("byte {kind}: 6 is no kind"));
-    assert_eq!(changed(stamp + 13, &[8]), format!("byte {}: 8 is no phase", kind + 1));
+    assert_eq!(changed(stamp + 12, &[6]), format!("byte {kind}: 6 is not a valid kind"));
+    assert_eq!(changed(stamp + 13, &[8]), format!("byte {}: 8 is not a valid phase", kind + 1));
     let longer = [&body[..], b"end"].concat();
     let trailing = refusal(&file_of(&longer));
     assert_eq!(trailing, DumpError::Trailing { at: HEADER + body.len(), left: 3 });
@@ -114,14 +114,14 @@ proptest! {
     }
 
     #[test]
-    fn any_guarded_bytes_are_read_or_refused(body in prop::collection::vec(any::<u8>(), 0..400)) {
+    fn any_body_is_read_or_refused(body in prop::collection::vec(any::<u8>(), 0..400)) {
         if let Ok(dump) = dump_file::read(&file_of(&body)) {
             prop_assert_eq!(dump_file::write(&dump), file_of(&body));
         }
     }
 
     #[test]
-    fn guarded_bodies_with_a_few_bytes_changed(
+    fn bodies_with_a_few_bytes_changed(
         changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..6),
     ) {
         let mut body = dump_file::write(&streamed())[HEADER..].to_vec();
@@ -130,7 +130,7 @@ proptest! {
             body[index] = byte;
         }
         if let Ok(dump) = dump_file::read(&file_of(&body)) {
-            // What a dump says may still be nonsense: then there is a refusal, and no panic.
+            // The dump may still be nonsense: then it is refused, without a panic.
             let _ = monolith_xray::trace_from_dump(&dump).map(|t| monolith_xray::Analysis::of(&t));
         }
     }

@@ -1,4 +1,4 @@
-//! Dumps to test with.
+//! Dumps for the tests.
 
 use monolith_abi::dump::{Anchor, BlockDump, Copied, Dump, NO_BLOCK, NO_LAYER, NO_SM, Pace, Stamp};
 use monolith_abi::{EventKind, Phase};
@@ -213,7 +213,7 @@ fn any_block(blocks: u16, layers: u16, start: u64) -> impl Strategy<Value = Bloc
     )
 }
 
-/// Any dump that an honest engine could leave.
+/// Any dump that a correct engine could make.
 pub fn any_dump() -> impl Strategy<Value = Dump> {
     let pace = prop::option::of((1e4..1e9_f64, 1e4..1e9_f64));
     let size = (1..6_u16, 1..5_u16, 0..1_u64 << 60, any::<u32>(), pace);

@@ -26,7 +26,7 @@ fn descriptors(file: &proto::Trace) -> BTreeMap<u64, TrackDescriptor> {
     by_uuid
 }
 
-/// A slice in words.
+/// A decoded slice, with its names looked up.
 #[derive(Clone, Debug)]
 struct Read {
     track: String,
@@ -76,7 +76,7 @@ impl Names {
     }
 }
 
-/// Reads all slices, and fails where a viewer would stumble.
+/// Reads all slices, and fails on what a viewer would reject.
 fn slices(file: &proto::Trace) -> Vec<Read> {
     let tracks = descriptors(file);
     let mut names: HashMap<u32, Names> = HashMap::new();

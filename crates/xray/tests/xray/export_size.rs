@@ -1,4 +1,4 @@
-//! How large and how slow the exports are, on a trace as an H200's.
+//! How large the exports of a trace of an H200's size are, and how long they take.
 
 use crate::export_traces::{realistic, sample};
 use monolith_abi::EventKind;

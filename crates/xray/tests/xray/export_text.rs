@@ -108,13 +108,13 @@ fn check_chrome(trace: &Trace) {
     assert!(chrome.slices.iter().all(|slice| slice.depth == 0 || slice.category != "layer"));
     assert!(chrome.tails.keys().eq(chrome.heads.keys()), "a flow lacks an end");
     for (id, (wait, at_ns)) in &chrome.heads {
-        let (work, posted_ns) = &chrome.tails[id];
+        let (work, published_ns) = &chrome.tails[id];
         assert_eq!((&*wait.name, &*work.category), ("wait:exchange", "compute"));
         assert_eq!(
             (&wait.args["phase"], &wait.args["layer"]),
             (&json!(work.name), &work.args["layer"])
         );
-        assert!(posted_ns < at_ns, "flow {id} leads back in time");
+        assert!(published_ns < at_ns, "flow {id} leads back in time");
     }
     let named = trace.spans().iter().filter(|span| span.waits_on.is_some());
     assert!(chrome.heads.len() <= named.count());

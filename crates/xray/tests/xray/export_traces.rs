@@ -1,4 +1,4 @@
-//! Traces to export.
+//! Traces for the tests of exports.
 
 use monolith_abi::{EventKind, Phase, Role};
 use monolith_xray::{Copied, Copies, Meta, Pace, PhaseBytes, Span, Spans, Trace};
@@ -55,7 +55,7 @@ pub fn copied(block: u16, phase: Phase, layer: u16, issue_ns: u64, arrival_ns: u
     Copied { block, phase, layer: Some(layer), bytes: 16_384, issue_ns, arrival_ns }
 }
 
-/// Two blocks on SMs 1 and 0, every kind of wait, copies that overlap: known by heart.
+/// Two blocks on SMs 1 and 0, every kind of wait, copies that overlap. The tests know its times.
 pub fn sample() -> Trace {
     use EventKind::{WaitBarrier, WaitExchange, WaitRingEmpty, WaitRingFull, Work};
     use Phase::{Attention, Down, Embed, GateUp, Qkv};
@@ -86,7 +86,8 @@ pub fn sample() -> Trace {
     trace_of(2, 2, spans, copies)
 }
 
-/// As an H200's: 132 blocks, each with 1,000 spans of consumers, 1,000 of its loader, 551 copies.
+/// A trace of an H200's size: 132 blocks, each with 1,000 spans of consumers, 1,000 of its loader
+/// and 551 copies.
 pub fn realistic() -> Trace {
     const LAYERS: u16 = 28;
     let (mut spans, mut copies) = (Vec::new(), Vec::new());

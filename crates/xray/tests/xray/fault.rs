@@ -1,4 +1,4 @@
-//! The hang hunter.
+//! The report of a step that timed out.
 
 use monolith_abi::fault::{BlockWait, FaultDump};
 use monolith_abi::{Phase, Role, WaitKind};
@@ -41,7 +41,7 @@ fn a_chain_is_followed_to_its_end() {
         (vec![], 1, ChainEnd::Idle(1)),
         (vec![wait(1, Phase::Qkv, 1)], 2, ChainEnd::Itself(1)),
         (vec![wait(1, Phase::Qkv, 3), ring.clone()], 3, ChainEnd::Ring(3)),
-        // What a loader waits for is nobody's next link.
+        // A loader's wait is never the next link.
         (vec![wait(1, Phase::Qkv, 3), loader], 2, ChainEnd::Idle(3)),
         (vec![wait(1, Phase::Qkv, 2), wait(2, Phase::Down, 1)], 3, ChainEnd::Circle(1)),
         (vec![wait(1, Phase::Qkv, 0)], 2, ChainEnd::Circle(0)),

@@ -1,4 +1,4 @@
-//! A step as an H200 leaves it: 132 blocks with clocks of their own, whose true times are known.
+//! A simulated step of an H200: 132 blocks with clocks of their own, whose true times are known.
 
 use crate::dumps::{barrier, copy, exchange, nothing, ring, ring_empty, work};
 use monolith_abi::Phase;
@@ -10,7 +10,7 @@ const LAYERS: u16 = 28;
 const STEP_NS: u64 = 64;
 const GLOBAL_NS: u64 = 1_764_000_000_000_000_000;
 
-/// Numbers that look like chance and are the same every time.
+/// Pseudo-random numbers, the same in every run.
 struct Random(u64);
 
 impl Random {
@@ -44,7 +44,7 @@ struct Track {
 }
 
 impl Track {
-    /// A phase: wait for the last producer, then work that ends when the part is posted.
+    /// A phase: wait for the last producer, then work that ends when the part is published.
     fn phase(
         &mut self,
         (phase, layer): (Phase, u16),
@@ -174,7 +174,7 @@ pub fn h200() -> (Dump, Vec<Vec<u64>>) {
 }
 
 #[test]
-fn the_clocks_of_132_blocks_are_laid_on_one_another() {
+fn the_clocks_of_132_blocks_are_aligned() {
     let (dump, truth) = h200();
     let trace = trace_from_dump(&dump).unwrap();
     let error_ns = trace.meta().clock_error_ns;

@@ -255,7 +255,7 @@ fn the_critical_path() {
 
 #[test]
 fn a_wait_whose_value_was_there_stays_in_its_block() {
-    // The producer posted at 40, before the wait began at 50: what is left is the trip alone.
+    // The producer published at 40, before the wait began at 50: the wait is hand-off latency only.
     let first = vec![work(0, Phase::Qkv, 0), nothing(40)];
     let second = vec![
         work(10, Phase::Qkv, 0),

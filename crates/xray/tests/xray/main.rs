@@ -1,6 +1,6 @@
-//! One binary: exact answers, refusals by name, and what must hold for every dump.
+//! One test binary: exact results, error messages, and properties that hold for every dump.
 
-// Clippy takes the helpers of an integration test for no tests.
+// Clippy does not count the helpers of an integration test as tests.
 #![allow(clippy::unwrap_used)]
 
 mod committed;

@@ -157,11 +157,11 @@ fn values_that_cannot_be() {
     );
     assert_eq!(
         refusal_with("/spans/layer", json!([0])),
-        "spans.layer has 1 values, not 8 as the list's other columns"
+        "spans.layer has 1 values, but the list's other columns have 8"
     );
     assert_eq!(
         refusal_with("/spans/gap_ns", json!([0])),
-        "spans.gap_ns has 1 values, not 8 as the list's other columns"
+        "spans.gap_ns has 1 values, but the list's other columns have 8"
     );
     assert_eq!(
         refusal_with("/spans/waits_on/2", json!(9)),
@@ -198,8 +198,8 @@ fn streams_that_cannot_be() {
         page::read(file.to_string().as_bytes()).unwrap_err().to_string()
     };
     let second = "stream 1 (block 0, down of layer 0)";
-    assert_eq!(refusal("/streams/copies/1", json!(0)), format!("{second} brings no bytes"));
-    assert_eq!(refusal("/streams/bytes/1", json!(0)), format!("{second} brings no bytes"));
+    assert_eq!(refusal("/streams/copies/1", json!(0)), format!("{second} loads no bytes"));
+    assert_eq!(refusal("/streams/bytes/1", json!(0)), format!("{second} loads no bytes"));
     assert_eq!(
         refusal("/streams/length_ns/1", json!(1481)),
         format!("{second} arrives after the token's end")
@@ -211,7 +211,7 @@ fn streams_that_cannot_be() {
     let last = "stream 3 (block 2, down of layer 0)";
     assert_eq!(
         refusal("/streams/begin_ns/3", json!(29)),
-        format!("{last} comes after one of a later block or a later issue")
+        format!("{last} is out of order: rows are sorted by block, then by time of issue")
     );
     assert_eq!(
         refusal("/streams/counts", json!([2, 0, 1])),

@@ -1,4 +1,4 @@
-//! Each thing that is wrong is refused by its name.
+//! Every error is refused with its own message.
 
 use crate::dumps::{
     block_of, copy, dump_of, exchange, nothing, ring, ring_empty, small, streamed, work,
@@ -43,7 +43,7 @@ fn layers_that_are_not_the_models() {
 }
 
 #[test]
-fn waits_on_nobody_there() {
+fn waits_on_blocks_that_do_not_exist() {
     let at = "span 2 (block 0, consumer, wait_exchange qkv of layer 0)";
     assert_eq!(
         refusal_with(0, 2, exchange(1400, Phase::Qkv, 0, 2)),
@@ -59,22 +59,22 @@ fn waits_on_nobody_there() {
 fn kinds_of_the_other_role() {
     assert_eq!(
         refusal_with(0, 1, ring_empty(1100, Phase::Qkv, 0)),
-        "span 1 (block 0, consumer, wait_ring_empty qkv of layer 0) is of a kind that this role \
-         has no spans of"
+        "span 1 (block 0, consumer, wait_ring_empty qkv of layer 0) has a kind that its role \
+         does not record"
     );
     let refusal = refusal_after(|dump| dump.blocks[0].loader[0] = ring(5000, Phase::Qkv, 0));
-    assert!(refusal.contains("loader, wait_ring_full qkv of layer 0) is of a kind"), "{refusal}");
+    assert!(refusal.contains("loader, wait_ring_full qkv of layer 0) has a kind"), "{refusal}");
 }
 
 #[test]
 fn times_that_cannot_be() {
     assert_eq!(
         refusal_with(0, 1, work(999, Phase::Qkv, 0)),
-        "block 0, consumer stamp 1 is at clock 999, before the one before it at 1000"
+        "block 0, consumer stamp 1 is at clock 999, earlier than the previous one at 1000"
     );
     assert_eq!(
         refusal_after(|dump| dump.blocks[2].loader[2].clock = 5),
-        "block 2, loader stamp 2 is at clock 5, before the one before it at 5050"
+        "block 2, loader stamp 2 is at clock 5, earlier than the previous one at 5050"
     );
     assert_eq!(
         refusal_with(1, 5, work(2000, Phase::Argmax, NO_LAYER)),
@@ -90,10 +90,10 @@ fn copies_that_cannot_be() {
     let with = |index: usize, row| refusal_after(|dump| dump.blocks[0].copies[index] = row);
     let qkv = |issue, arrival, bytes| copy(issue, arrival, Phase::Qkv, 0, bytes);
     assert_eq!(with(1, qkv(5020, 5019, 1)), "block 0, copy 1 arrives before it is issued");
-    assert_eq!(with(1, qkv(5020, 5250, 0)), "copy 1 (block 0, qkv of layer 0) brings no bytes");
+    assert_eq!(with(1, qkv(5020, 5250, 0)), "copy 1 (block 0, qkv of layer 0) loads no bytes");
     assert_eq!(
         with(1, qkv(4999, 5250, 1)),
-        "block 0, copy 1 is at clock 4999, before the one before it at 5000"
+        "block 0, copy 1 is at clock 4999, earlier than the previous one at 5000"
     );
     assert_eq!(
         with(1, copy(5020, 5250, Phase::Qkv, 9, 1)),
@@ -112,12 +112,15 @@ fn clocks_that_cannot_be_aligned() {
         let anchors: Vec<Anchor> = anchors.iter().map(anchor).collect();
         refusal_after(|dump| dump.blocks[1].anchors.clone_from(&anchors))
     };
-    assert_eq!(anchors(&[]), "block 1: 0 anchors, but an alignment needs two at least");
-    assert_eq!(anchors(&[(1, 1)]), "block 1: 1 anchors, but an alignment needs two at least");
+    assert_eq!(anchors(&[]), "block 1: 0 anchors, but alignment needs at least two");
+    assert_eq!(anchors(&[(1, 1)]), "block 1: 1 anchors, but alignment needs at least two");
     assert!(anchors(&[(2, 2), (1, 3)]).ends_with("a clock runs backwards"));
-    assert!(anchors(&[(0, 0), (9000, 90_000)]).starts_with("block 1: by its anchors a tick"));
+    assert!(anchors(&[(0, 0), (9000, 90_000)]).starts_with("block 1: according to its anchors"));
     let step = refusal_after(|dump| dump.global_step_ns = 0);
-    assert_eq!(step, "block 0: clock_hz is 1000000000 and global_step_ns 0: no clock is like that");
+    assert_eq!(
+        step,
+        "block 0: clock_hz is 1000000000 and global_step_ns is 0: no clock has these values"
+    );
 }
 
 #[test]
@@ -149,7 +152,7 @@ fn metadata_that_no_engine_writes() {
         let pace = Some(Pace { headline_ns, instrumented_ns: 1.0 });
         assert_eq!(
             refusal(&Dump { pace, ..small() }),
-            "meta.pace.headline_tok_s is not a number that a measurement gives"
+            "meta.pace.headline_tok_s is not a possible measurement"
         );
     }
     let twice = vec![(Phase::Qkv, 1), (Phase::Down, 1), (Phase::Qkv, 2)];
@@ -166,7 +169,7 @@ fn columns_put_together_by_hand() {
     let uneven = Spans { layer: vec![None], ..spans.clone() };
     assert_eq!(
         refusal(meta.clone(), uneven),
-        "spans.layer has 1 values, not 8 as the list's other columns"
+        "spans.layer has 1 values, but the list's other columns have 8"
     );
     let changed = |change: &dyn Fn(&mut Spans)| {
         let mut spans = spans.clone();
@@ -177,7 +180,7 @@ fn columns_put_together_by_hand() {
     assert_eq!(changed(&|s| s.end_ns[1] = 100), format!("{qkv} does not end after it begins"));
     assert_eq!(
         changed(&|s| s.begin_ns[1] = 90),
-        format!("{qkv} begins 10 ns before the end of the span before it")
+        format!("{qkv} begins 10 ns before the previous span ends")
     );
     assert_eq!(
         changed(&|s| s.waits_on[2] = Some(0)),
@@ -185,13 +188,14 @@ fn columns_put_together_by_hand() {
     );
     assert_eq!(
         changed(&|s| s.block[0] = 1),
-        format!("{qkv} comes after the spans of block 1, consumer")
+        format!("{qkv} is out of order: it follows a span of block 1, consumer")
     );
     assert_eq!(
         changed(&|s| s.block[7] = 2),
-        "span 7 (block 2, consumer, work argmax) names a block, but there are 2 blocks"
+        "span 7 (block 2, consumer, work argmax) is on a block that does not exist: there are 2 \
+         blocks"
     );
-    assert!(changed(&|s| s.kind[0] = EventKind::Unrecorded).ends_with("has no spans of"));
+    assert!(changed(&|s| s.kind[0] = EventKind::Unrecorded).ends_with("does not record"));
     assert!(changed(&|s| s.end_ns[7] = 1001).ends_with("after the token's end at 1000 ns"));
     let late = changed(&|s| s.begin_ns[0] = 1);
     assert_eq!(late, "the first span begins at 1 ns, not at 0");

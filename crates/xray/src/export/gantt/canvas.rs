@@ -1,4 +1,4 @@
-//! A canvas of pixels in memory for plotters, with letters that need no system font.
+//! A picture in memory that the crate `plotters` draws on, with letters that need no system font.
 
 use super::GanttError;
 use embedded_graphics::mono_font::iso_8859_1::{FONT_8X13, FONT_10X20};
@@ -34,7 +34,7 @@ impl<'a> Canvas<'a> {
         Canvas { width, height, rgb }
     }
 
-    /// Returns the three bytes of a pixel; none outside.
+    /// Returns the three bytes of a pixel, or none if it is outside the picture.
     fn pixel(&mut self, x: i32, y: i32) -> Option<&mut [u8]> {
         let x = u32::try_from(x).ok().filter(|&x| x < self.width)?;
         let y = u32::try_from(y).ok().filter(|&y| y < self.height)?;

@@ -1,5 +1,5 @@
-//! The page's colours (its light theme), and its patterns, which tell waits from work and from
-//! one another without colour.
+//! The colours and patterns of the web page (its light theme). The patterns distinguish waits from
+//! work and from one another for readers who cannot tell the colours apart.
 
 use crate::Span;
 use crate::export::wait_name;
@@ -11,7 +11,7 @@ pub(super) const INK: RGBColor = rgb(0x16181d);
 pub(super) const QUIET: RGBColor = rgb(0x555b66);
 pub(super) const LINE: RGBColor = rgb(0xd5d9e0);
 
-/// Distance of a pattern's lines.
+/// Distance between the lines of a pattern, in pixels.
 const PITCH: u32 = 6;
 
 const fn rgb(code: u32) -> RGBColor {
@@ -42,9 +42,9 @@ const fn wait_colours(kind: EventKind) -> (RGBColor, RGBColor) {
     }
 }
 
-/// Whether a wait's pattern has a line at this pixel: hatched for an exchange, upright for
-/// weights that are not there, hatched downwards for a stage that is not free, checked for the
-/// block's own warps.
+/// Whether a wait's pattern has a line at this pixel. Lines rise to the right for an exchange, are
+/// vertical for weights that have not arrived, and fall to the right for a stage that is not free.
+/// A checkerboard stands for the block's own warps.
 const fn is_line(kind: EventKind, x: u32, y: u32) -> bool {
     match kind {
         EventKind::WaitRingFull => x % PITCH < 2,

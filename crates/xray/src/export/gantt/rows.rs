@@ -3,7 +3,7 @@
 use super::palette::Shade;
 use crate::Span;
 
-/// What is shown.
+/// The part of the token that is shown.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Window {
     pub(super) begin_ns: u64,
@@ -11,15 +11,16 @@ pub(super) struct Window {
 }
 
 impl Window {
-    /// Where a time is, in pixels of `width`, kept inside them.
+    /// The position of a time in pixels from 0 to `width`; times outside the window are at its
+    /// edges.
     fn pixel(&self, at_ns: u64, width: u32) -> f64 {
         let after_ns = at_ns.clamp(self.begin_ns, self.end_ns) - self.begin_ns;
         after_ns as f64 * f64::from(width) / (self.end_ns - self.begin_ns) as f64
     }
 }
 
-/// Returns for each pixel the shade that takes most of its time, unless uncovered time takes more.
-/// Painting spans one over another would instead show the last of the many in a pixel.
+/// Returns for each pixel the shade that takes most of its time; none if time without a span takes
+/// more. Painting the spans one over another would show only the last of the many in a pixel.
 pub(super) fn row(spans: &[Span], window: Window, width: u32) -> Vec<Option<Shade>> {
     let mut shares = vec![[0.0_f64; Shade::COUNT]; width as usize];
     for span in spans {

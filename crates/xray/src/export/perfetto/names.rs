@@ -7,11 +7,11 @@ use monolith_abi::Phase;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-/// Ids of event names: phases from here on,
+/// The first id of event names that are phases.
 const PHASES: u64 = 1;
-/// kinds of waits from here on,
+/// The first id of event names that are kinds of waits.
 const WAITS: u64 = 32;
-/// layers from here on.
+/// The first id of event names that are layers.
 const LAYERS: u64 = 64;
 
 const CATEGORIES: [&str; 3] = ["compute", "wait", "stream"];
