@@ -13,7 +13,7 @@ pub const NO_BLOCK: u16 = u16::MAX;
 /// Stands for "no SM" in an SM's place.
 pub const NO_SM: u16 = u16::MAX;
 /// Version of the dump's layout.
-pub const DUMP_VERSION: u32 = 2;
+pub const DUMP_VERSION: u32 = 3;
 
 /// From `clock` on, and until the next stamp of the role, the block does this.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,6 +66,8 @@ pub struct BlockDump {
     pub consumer: Vec<Stamp>,
     /// The loader's stamps; empty where no role of its own streams the weights.
     pub loader: Vec<Stamp>,
+    /// The epilogue's stamps; empty where the consumers themselves publish.
+    pub epilogue: Vec<Stamp>,
     /// The weight stream's copies; empty where the loader's stamps are.
     pub copies: Vec<Copied>,
     /// At least two.

@@ -397,6 +397,7 @@ __device__ __forceinline__ void keep_output(Consumer& my, bool is_local) {
 // Takes an item's weights: this warp's tile and slice.
 __device__ __forceinline__ void take_output_weights(Consumer& my, u32 layer, uint4 (&a)[Output::STEPS]) {
   const int tile = my.warp() / Output::SLICES;
+  xray::note(my.log, abi::Moment::Entered, xray::matvec(layer, abi::Phase::OProj));
   wait_for_stages<Output::PIECES>(my, layer, abi::Phase::OProj);
   const u8* part = stage_at(my, tile / Output::STAGE_PARTS) + tile % Output::STAGE_PARTS * Output::PART_BYTES;
 #pragma unroll
@@ -417,7 +418,7 @@ __device__ __forceinline__ void exchange_shares(Consumer& my, const int2& items,
     const u32 layer = my.layer;
     const Item item = item_of(at);
     if (item.rank >= splits) continue;
-    xray::note(my.log, abi::Moment::Entered, layer);
+    xray::note(my.log, abi::Moment::Attends, layer);
     const HeadConstants constants = head_constants(my, layer);
     Loaded loaded;
     load_positions(my, layer, item.kv_head, {item.rank, splits}, 0, loaded);
@@ -425,7 +426,9 @@ __device__ __forceinline__ void exchange_shares(Consumer& my, const int2& items,
     wait_for_buffer(my, my.round % 2);
     if (at > items.x) my.sync();
     attend(my, layer, item, {item.rank, splits}, true, constants, loaded);
+    xray::note(my.log, abi::Moment::Arrived);
     my.sync();
+    xray::note(my.log, abi::Moment::Passed);
     publish_share(my, layer, item);
   }
 }
@@ -443,6 +446,7 @@ __device__ __forceinline__ void attend_and_project(Consumer& my) {
     uint4 a[Output::STEPS];
     const int buffer = my.round % 2;
     if (is_local) {
+      xray::note(my.log, abi::Moment::Attends, layer);
       const HeadConstants constants = head_constants(my, layer);
       Loaded loaded;
       load_positions(my, layer, item.kv_head, {0, 1}, 0, loaded);
@@ -458,7 +462,9 @@ __device__ __forceinline__ void attend_and_project(Consumer& my) {
       if (at > items.x) my.sync();
       gather_shares(my, layer, item, splits);
     }
+    xray::note(my.log, abi::Moment::Arrived);
     my.sync();
+    xray::note(my.log, abi::Moment::Passed);
     keep_output(my, is_local);
     multiply<1, Output::STEPS>(my, a, buffer);
     end_round(my, buffer);

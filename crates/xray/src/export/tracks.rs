@@ -18,6 +18,7 @@ pub(super) struct Track {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Line {
     Consumers,
+    Epilogue,
     Loader,
     /// A lane of the weight stream.
     Stream(usize),
@@ -60,7 +61,7 @@ impl What {
         match self {
             What::Layer(_) => None,
             What::Span(_, span) if span.kind.is_wait() => Some("wait"),
-            What::Span(_, span) if span.role == Role::Consumer => Some("compute"),
+            What::Span(_, span) if span.role != Role::Loader => Some("compute"),
             What::Span(..) | What::Stream(_) => Some("stream"),
         }
     }
@@ -109,6 +110,7 @@ impl Track {
         let block = self.block;
         match self.line {
             Line::Consumers => format!("blk {block:03} consumers"),
+            Line::Epilogue => format!("blk {block:03} epilogue"),
             Line::Loader => format!("blk {block:03} loader"),
             Line::Stream(0) => format!("blk {block:03} weight stream"),
             Line::Stream(lane) => format!("blk {block:03} weight stream {}", lane + 1),
@@ -120,6 +122,9 @@ impl Track {
         let block = self.block;
         match self.line {
             Line::Consumers => format!("Block {block}: its work and its waits."),
+            Line::Epilogue => {
+                format!("Block {block}: the warp that adds up the others' sums and publishes.")
+            }
             Line::Loader => format!("Block {block}: the lane that streams the weights."),
             Line::Stream(_) => format!(
                 "Block {block}: weights on their way, from a phase's first copy issued to its last \
@@ -154,6 +159,7 @@ fn span_tracks(trace: &Trace) -> Vec<Track> {
         line: match spans[0].1.role {
             Role::Consumer => Line::Consumers,
             Role::Loader => Line::Loader,
+            Role::Epilogue => Line::Epilogue,
         },
         slices: under_layers(spans.iter().map(span_slice)),
     });

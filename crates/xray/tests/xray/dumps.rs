@@ -44,7 +44,7 @@ pub fn block_of(consumer: Vec<Stamp>, loader: Vec<Stamp>, copies: Vec<Copied>) -
     let first = clocks.iter().copied().min().unwrap_or(1000);
     let last = clocks.iter().copied().max().unwrap_or(1000) + 1000;
     let anchors = [first, last].map(|at| Anchor { clock: at, global_ns: at }).to_vec();
-    BlockDump { sm: NO_SM, consumer, loader, copies, anchors, lost: 0 }
+    BlockDump { sm: NO_SM, consumer, loader, copies, anchors, ..BlockDump::default() }
 }
 
 pub fn dump_of(layers: u16, blocks: Vec<BlockDump>) -> Dump {

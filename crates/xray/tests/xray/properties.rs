@@ -89,7 +89,12 @@ proptest! {
     fn spans_are_the_time_between_stamps(dump in any_dump()) {
         let trace = trace_from_dump(&dump).unwrap();
         for (block, part) in dump.blocks.iter().enumerate() {
-            for (role, stamps) in [(Role::Consumer, &part.consumer), (Role::Loader, &part.loader)] {
+            let roles = [
+                (Role::Consumer, &part.consumer),
+                (Role::Loader, &part.loader),
+                (Role::Epilogue, &part.epilogue),
+            ];
+            for (role, stamps) in roles {
                 let recorded = stamps.windows(2).filter(|p| p[0].kind != EventKind::Unrecorded);
                 let expected: u64 = recorded.map(|pair| pair[1].clock - pair[0].clock).sum();
                 let own = trace

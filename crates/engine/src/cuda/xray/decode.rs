@@ -5,7 +5,7 @@ use crate::EngineError;
 use monolith_abi::dump::{Anchor, BlockDump, Copied, NO_BLOCK, NO_LAYER, Stamp};
 use monolith_abi::step::{LAYER_MATVECS, matvec_at};
 use monolith_abi::xray::{
-    XRAY_MOMENT_BITS, XRAY_NO_LAYER, XrayAnchor, XrayBlock, XrayCopy, XrayNote,
+    XRAY_MOMENT_BITS, XRAY_NO_LAYER, XrayAnchor, XrayBlock, XrayCopy, XrayNote, XrayRound,
 };
 use monolith_abi::{EventKind, Moment, Phase};
 use zerocopy::{FromBytes, IntoBytes};
@@ -20,7 +20,7 @@ pub(in super::super) fn blocks_from(
         EngineError::Xray(format!("{} bytes are not whole blocks", size_of_val(words)))
     })?;
     let dump = |(at, block): (usize, &XrayBlock)| {
-        block_from(block, epoch, producers)
+        block_from(at, block, epoch, producers)
             .map_err(|what| EngineError::Xray(format!("block {at}: {what}")))
     };
     blocks.iter().enumerate().map(dump).collect()
@@ -37,7 +37,12 @@ fn gcd(a: u64, b: u64) -> u64 {
     if b == 0 { a } else { gcd(b, a % b) }
 }
 
-fn block_from(block: &XrayBlock, epoch: u32, producers: &Producers) -> Result<BlockDump, String> {
+fn block_from(
+    at: usize,
+    block: &XrayBlock,
+    epoch: u32,
+    producers: &Producers,
+) -> Result<BlockDump, String> {
     let header = &block.header;
     if header.epoch != epoch {
         return Err(format!("recorded step {}, not {epoch}", header.epoch));
@@ -46,15 +51,21 @@ fn block_from(block: &XrayBlock, epoch: u32, producers: &Producers) -> Result<Bl
         return Err(format!("moved from SM {} to {}", header.sm_begin, header.sm_end));
     }
     let mut lost = 0;
-    let (consumer, begin) = (filled(&block.notes, header.notes, &mut lost), header.begin_clock);
+    let (notes, begin) = (filled(&block.notes, header.notes, &mut lost), header.begin_clock);
+    let rounds = filled(&block.rounds, header.rounds, &mut lost);
     let copies = filled(&block.copies, header.copies, &mut lost);
     let arrivals = filled(&block.arrivals, header.arrivals, &mut lost);
     let anchors = filled(&block.anchors, header.anchors, &mut lost);
     let loader = loader_from(copies, begin)?;
+    let (rounds, argmax) = rounds_from(rounds, begin, lost);
+    let (consumer, entered) =
+        consumer_from(&notes_from(notes, begin), &rounds, producers, lost)?;
+    let begun = consumer.first().map_or(begin, |stamp| stamp.clock);
     Ok(BlockDump {
         sm: u16::try_from(header.sm_begin).map_err(|_| format!("SM {}", header.sm_begin))?,
         copies: copies_from(&loader, &clocks_from(arrivals, begin), lost)?,
-        consumer: consumer_from(&notes_from(consumer, begin), producers, lost)?,
+        epilogue: epilogue_from(begun, &entered, &rounds, argmax, producers, at == 0),
+        consumer,
         loader: ended(loader.into_iter().map(|(stamp, _)| stamp).collect()),
         anchors: anchors.iter().map(anchor_from).collect(),
         lost,
@@ -93,7 +104,12 @@ impl Clocks {
     }
 }
 
-/// A note of thread 0, and its clock.
+/// Extends a 32-bit clock to 64 bits, from a clock near it.
+fn clock_near(near: u64, low: u32) -> u64 {
+    near.saturating_add_signed(low.wrapping_sub(near as u32).cast_signed().into())
+}
+
+/// A note of thread 0 (or the watcher's word on a gather), and its clock.
 #[derive(Clone, Copy, Debug)]
 struct Note {
     clock: u64,
@@ -110,9 +126,49 @@ impl Note {
     }
 }
 
+/// The notes are in order; when a unit was seen is not a note of that order.
 fn notes_from(notes: &[XrayNote], begin: u64) -> Vec<Note> {
     let mut clocks = Clocks::from(begin);
-    notes.iter().map(|note| Note { clock: clocks.next(note.clock), word: note.word }).collect()
+    let note = |&XrayNote { clock, word }: &XrayNote| {
+        let is_saw = Note { clock: 0, word }.moment() == Some(Moment::Saw);
+        Note { clock: if is_saw { clock_near(clocks.at, clock) } else { clocks.next(clock) }, word }
+    };
+    notes.iter().map(note).collect()
+}
+
+/// The unit that a block waited for last, and when it was seen.
+#[derive(Clone, Copy, Debug)]
+struct Last {
+    clock: u64,
+    unit: usize,
+}
+
+impl Last {
+    /// From 1 + the unit; 0 is none.
+    fn of(clock: u64, coded: u32) -> Option<Last> {
+        Some(Last { clock, unit: coded.checked_sub(1)? as usize })
+    }
+}
+
+/// A round of the epilogue: from the last warp's sums to their publication.
+#[derive(Clone, Copy, Debug)]
+struct Round {
+    begin: u64,
+    end: u64,
+    last: Option<Last>,
+}
+
+/// Returns the rounds and the argmax. If records were lost, that is the last of them.
+fn rounds_from(rounds: &[XrayRound], begin: u64, lost: u64) -> (Vec<Round>, Option<Round>) {
+    let mut clocks = Clocks::from(begin);
+    let round = |&XrayRound { begin, end, seen, unit }: &XrayRound| {
+        let begin = clocks.next(begin);
+        let last = Last::of(clock_near(begin, seen), unit);
+        Round { begin, end: clocks.next(end), last }
+    };
+    let mut rounds: Vec<Round> = rounds.iter().map(round).collect();
+    let argmax = if lost == 0 { rounds.pop() } else { None };
+    (rounds, argmax)
 }
 
 fn clocks_from(arrivals: &[u32], begin: u64) -> Vec<u64> {
@@ -124,7 +180,7 @@ fn clocks_from(arrivals: &[u32], begin: u64) -> Vec<u64> {
 fn loader_from(copies: &[XrayCopy], begin: u64) -> Result<Vec<(Stamp, u32)>, String> {
     let mut clocks = Clocks::from(begin);
     let mut stamps = Vec::with_capacity(2 * copies.len());
-    for (at, &XrayCopy { looked, issued, tag, reserved: _ }) in copies.iter().enumerate() {
+    for (at, &XrayCopy { looked, issued, tag, held }) in copies.iter().enumerate() {
         let known =
             EventKind::from_id((tag & 0xf) as u8).zip(Phase::from_id((tag >> 4 & 0xf) as u8));
         let known =
@@ -134,6 +190,9 @@ fn loader_from(copies: &[XrayCopy], begin: u64) -> Result<Vec<(Stamp, u32)>, Str
         let layer = if layer == XRAY_NO_LAYER { NO_LAYER } else { layer as u16 };
         let mut stamp =
             |low, kind| Stamp { clock: clocks.next(low), kind, phase, layer, producer: NO_BLOCK };
+        if held != 0 {
+            stamps.push((stamp(held, EventKind::WaitCopies), 0));
+        }
         if looked != 0 {
             stamps.push((stamp(looked, EventKind::WaitRingEmpty), 0));
         }
@@ -146,47 +205,65 @@ fn loader_from(copies: &[XrayCopy], begin: u64) -> Result<Vec<(Stamp, u32)>, Str
 type Place = (Phase, u16);
 
 /// Turns the consumers' notes into stamps: where the consumers are, and what they wait for.
+///
+/// Thread 0's notes are of its warp. A gather lasts until any thread of the block has seen the unit
+/// that was waited for last, and a round until the epilogue has the sums of all warps, so that a
+/// block's stamps are of all of its consumers. What thread 0 does meanwhile for the next round does
+/// not count.
 struct Consumers<'a> {
     producers: &'a Producers,
-    /// The current phase, or the next one during a gather. The first is qkv, which gathers nothing.
+    rounds: std::slice::Iter<'a, Round>,
+    stamps: Vec<Stamp>,
+    /// The current phase, or the next one during a gather.
     now: Place,
-    /// Index of the last matvec whose gather began. The indices are consecutive, so a missing note
-    /// (the watcher was a whole round of notes behind) is detected.
-    matvec: u32,
+    /// Whether a round is running, whose sums the epilogue does not have yet.
+    is_in_round: bool,
+    /// Index of the stamp that ends the last gather, if its last unit is not known yet.
+    gathered: Option<usize>,
+    /// Index of the last matvec that was entered. They are in order, and every block takes part in
+    /// the LM head.
+    matvec: Option<u32>,
+    /// The place of every round so far.
+    entered: Vec<Place>,
 }
 
 impl Consumers<'_> {
-    /// Returns what the time after this note is spent on; `None` for an impossible note.
-    fn stamp(&mut self, note: Note) -> Option<Stamp> {
+    /// Adds the stamp of what the time after this note is spent on; `None` for an impossible note.
+    fn add(&mut self, note: Note) -> Option<()> {
         let which = note.which();
         let layers = self.producers.layers();
         let layer = u16::try_from(which).ok().filter(|&layer| usize::from(layer) < layers);
-        let (kind, (phase, layer)) = match note.moment()? {
+        let moment = note.moment()?;
+        let mut clock = note.clock;
+        if matches!(moment, Moment::Attends | Moment::Entered | Moment::Ended) {
+            clock = clock.max(self.end_round());
+        }
+        let (kind, place) = match moment {
             Moment::None => return None,
-            Moment::Began => (EventKind::Work, (Phase::Embed, NO_LAYER)),
-            Moment::Entered => self.works_at((Phase::Attention, layer?)),
-            Moment::Asked => {
-                let (from, now) = matvec(which as usize, layers)?;
-                if which != self.matvec + 1 {
-                    return None;
-                }
-                self.matvec = which;
-                self.waits_for(from, now)
+            Moment::Saw => {
+                self.saw(Last::of(note.clock, which));
+                return Some(());
             }
+            Moment::Began => (EventKind::Work, (Phase::Embed, NO_LAYER)),
+            Moment::Attends => self.works_at((Phase::Attention, layer?)),
+            Moment::Entered => self.enters(which)?,
+            Moment::Asked => self.asks(which)?,
             Moment::AskedHeads => self.waits_for((Phase::Qkv, layer?), (Phase::Attention, layer?)),
             Moment::AskedPartials => {
-                self.waits_for((Phase::Attention, layer?), (Phase::Attention, layer?))
+                self.waits_for((Phase::Attention, layer?), (Phase::OProj, layer?))
             }
-            Moment::AskedLogits => {
-                self.waits_for((Phase::LmHead, NO_LAYER), (Phase::Argmax, NO_LAYER))
-            }
-            Moment::Argmax => self.works_at((Phase::Argmax, NO_LAYER)),
-            Moment::Multiplied => (EventKind::WaitBarrier, self.now),
+            Moment::Arrived => (EventKind::WaitBarrier, self.now),
             Moment::Starved => (EventKind::WaitRingFull, self.now),
-            Moment::Gathered | Moment::Summed | Moment::Fed => (EventKind::Work, self.now),
+            Moment::Gathered => {
+                self.gathered = Some(self.stamps.len());
+                (EventKind::Work, self.now)
+            }
+            Moment::Passed | Moment::Fed => (EventKind::Work, self.now),
             Moment::Ended => (EventKind::Unrecorded, self.now),
         };
-        Some(Stamp { clock: note.clock, kind, phase, layer, producer: NO_BLOCK })
+        let (phase, layer) = place;
+        self.stamps.push(Stamp { clock, kind, phase, layer, producer: NO_BLOCK });
+        Some(())
     }
 
     fn works_at(&mut self, now: Place) -> (EventKind, Place) {
@@ -197,46 +274,155 @@ impl Consumers<'_> {
     /// Returns a wait for the output of `from`, after which the consumers are at `now`.
     fn waits_for(&mut self, from: Place, now: Place) -> (EventKind, Place) {
         self.now = now;
+        self.gathered = None;
         (EventKind::WaitExchange, from)
     }
 
-    /// Returns the block whose value arrived last in the gather that this note ends.
-    fn producer(&self, gathered: Note) -> Option<u16> {
-        let unit = gathered.which().checked_sub(1)?;
-        let is_end = gathered.moment() == Some(Moment::Gathered);
-        is_end.then(|| self.producers.of_unit(unit as usize)).and_then(|at| u16::try_from(at).ok())
-    }
-}
-
-/// Returns the phase whose output a matvec gathers, and the matvec's own phase.
-fn matvec(index: usize, layers: usize) -> Option<(Place, Place)> {
-    let (row, layer) = matvec_at(index, layers)?;
-    let before = if row.is_from_the_layer_before() { layer.checked_sub(1)? } else { layer };
-    let now = if layer == layers { NO_LAYER } else { u16::try_from(layer).ok()? };
-    Some(((row.from, u16::try_from(before).ok()?), (row.phase, now)))
-}
-
-/// Decodes the consumers' stamps. Unless the buffer was too small, all notes must be there, for
-/// every matvec of the step. (A watcher that was a whole round of notes behind would have missed
-/// some.)
-fn consumer_from(notes: &[Note], producers: &Producers, lost: u64) -> Result<Vec<Stamp>, String> {
-    let mut consumers = Consumers { producers, now: (Phase::Qkv, 0), matvec: 0 };
-    let mut stamps: Vec<Stamp> = Vec::with_capacity(notes.len());
-    for (at, &note) in notes.iter().enumerate() {
-        let stamp =
-            consumers.stamp(note).ok_or_else(|| format!("note {at} says {:#010x}", note.word))?;
-        if let Some(wait) = stamps.last_mut().filter(|wait| wait.kind == EventKind::WaitExchange) {
-            wait.producer = consumers.producer(note).unwrap_or(NO_BLOCK);
+    /// A round of a matvec begins.
+    fn enters(&mut self, index: u32) -> Option<(EventKind, Place)> {
+        let (_, now) = matvec(index as usize, self.producers.layers())?;
+        if self.matvec.is_some_and(|before| index < before) {
+            return None;
         }
-        stamps.push(stamp);
+        self.matvec = Some(index);
+        self.is_in_round = true;
+        self.entered.push(now);
+        Some(self.works_at(now))
     }
+
+    /// The gather of the matvec that was entered begins; the step's first gathers nothing.
+    fn asks(&mut self, index: u32) -> Option<(EventKind, Place)> {
+        let (from, now) = matvec(index as usize, self.producers.layers())?;
+        if self.matvec != Some(index) {
+            return None;
+        }
+        Some(match from {
+            Some(from) => self.waits_for(from, now),
+            None => self.works_at(now),
+        })
+    }
+
+    /// Ends the running round, if there is one: returns when all warps' sums were there.
+    fn end_round(&mut self) -> u64 {
+        if !std::mem::take(&mut self.is_in_round) {
+            return 0;
+        }
+        let Some(round) = self.rounds.next() else { return 0 };
+        self.saw(round.last);
+        round.begin
+    }
+
+    /// The unit that the block waited for last. It ends the last gather if it is one of that
+    /// gather's: if nobody had to wait there, it is of an earlier one.
+    fn saw(&mut self, last: Option<Last>) {
+        let Some(gathered) = self.gathered.take() else { return };
+        let Some(last) = last else { return };
+        let [.., wait, end] = &mut self.stamps[..=gathered] else { return };
+        let is_of = self.producers.place_of_unit(last.unit) == (wait.phase, wait.layer);
+        if wait.kind == EventKind::WaitExchange && is_of && last.clock > wait.clock {
+            wait.producer = block_id(self.producers.of_unit(last.unit));
+            end.clock = last.clock;
+        }
+    }
+}
+
+fn block_id(block: usize) -> u16 {
+    u16::try_from(block).unwrap_or(NO_BLOCK)
+}
+
+/// A clock that is before the one before it counts as equal to it.
+fn in_order(mut stamps: Vec<Stamp>) -> Vec<Stamp> {
+    let mut before = 0;
+    for stamp in &mut stamps {
+        stamp.clock = stamp.clock.max(before);
+        before = stamp.clock;
+    }
+    stamps
+}
+
+/// Returns the phase whose output a matvec gathers, and the matvec's own phase. The first one gathers
+/// nothing.
+fn matvec(index: usize, layers: usize) -> Option<(Option<Place>, Place)> {
+    let (row, layer) = matvec_at(index, layers)?;
+    let before = if row.is_from_the_layer_before() { layer.checked_sub(1) } else { Some(layer) };
+    let from = before.and_then(|layer| Some((row.from, u16::try_from(layer).ok()?)));
+    let now = if layer == layers { NO_LAYER } else { u16::try_from(layer).ok()? };
+    Some((from, (row.phase, now)))
+}
+
+/// Decodes the consumers' stamps, and the place of every round. Unless the buffer was too small, all
+/// notes must be there: a round of the epilogue's for every one that the consumers entered, and the LM
+/// head. (A watcher that was a whole round of notes behind would have missed some.)
+fn consumer_from(
+    notes: &[Note],
+    rounds: &[Round],
+    producers: &Producers,
+    lost: u64,
+) -> Result<(Vec<Stamp>, Vec<Place>), String> {
+    let mut consumers = Consumers {
+        producers,
+        rounds: rounds.iter(),
+        stamps: Vec::with_capacity(notes.len()),
+        now: (Phase::Qkv, 0),
+        is_in_round: false,
+        gathered: None,
+        matvec: None,
+        entered: Vec::with_capacity(rounds.len()),
+    };
+    for (at, &note) in notes.iter().enumerate() {
+        consumers.add(note).ok_or_else(|| format!("note {at} says {:#010x}", note.word))?;
+    }
+    let Consumers { stamps, matvec, entered, .. } = consumers;
     let is_ended = stamps.last().is_some_and(|last| last.kind == EventKind::Unrecorded);
     let matvecs = (LAYER_MATVECS * producers.layers()) as u32;
-    if lost == 0 && !(is_ended && consumers.matvec == matvecs) {
-        let seen = consumers.matvec;
+    if lost == 0 && !(is_ended && matvec == Some(matvecs)) {
+        let seen = matvec.unwrap_or(0);
         return Err(format!("its notes end after matvec {seen} of {matvecs}: some are missing"));
     }
-    Ok(ended(stamps))
+    if lost == 0 && entered.len() != rounds.len() {
+        let (of, found) = (rounds.len(), entered.len());
+        return Err(format!("its notes are of {found} rounds of {of}: some are missing"));
+    }
+    Ok((in_order(ended(stamps)), entered))
+}
+
+/// Decodes the epilogue's stamps. It waits for the consumers' sums, except that the first block's waits
+/// for the best logits of all blocks in the end.
+fn epilogue_from(
+    begun: u64,
+    entered: &[Place],
+    rounds: &[Round],
+    argmax: Option<Round>,
+    producers: &Producers,
+    is_first_block: bool,
+) -> Vec<Stamp> {
+    let stamp = |clock, kind, (phase, layer): Place| Stamp { clock, kind, phase, layer, producer: NO_BLOCK };
+    let mut stamps = Vec::with_capacity(2 * rounds.len() + 3);
+    let mut free = begun;
+    for (&place, round) in entered.iter().zip(rounds) {
+        stamps.push(stamp(free, EventKind::WaitBarrier, place));
+        stamps.push(stamp(round.begin, EventKind::Work, place));
+        free = round.end;
+    }
+    let head = (Phase::LmHead, NO_LAYER);
+    let Some(argmax) = argmax else {
+        stamps.push(stamp(free, EventKind::Unrecorded, head));
+        return in_order(stamps);
+    };
+    // The best of the block's logits is part of its output.
+    stamps.push(stamp(free, EventKind::Work, head));
+    if is_first_block {
+        let is_best = |last: &Last| producers.place_of_unit(last.unit) == head;
+        let last = argmax.last.filter(is_best);
+        let producer = last.map_or(NO_BLOCK, |last| block_id(producers.of_unit(last.unit)));
+        stamps.push(Stamp { producer, ..stamp(argmax.begin, EventKind::WaitExchange, head) });
+        let seen = last.map_or(argmax.begin, |last| last.clock.min(argmax.end));
+        stamps.push(stamp(seen, EventKind::Work, (Phase::Argmax, NO_LAYER)));
+        stamps.push(stamp(argmax.end, EventKind::Unrecorded, head));
+    } else {
+        stamps.push(stamp(argmax.begin, EventKind::Unrecorded, head));
+    }
+    in_order(stamps)
 }
 
 /// Adds an end to the stamps if the buffer had no room for it.
@@ -248,7 +434,7 @@ fn ended(mut stamps: Vec<Stamp>) -> Vec<Stamp> {
 }
 
 /// Pairs the issue and arrival of every copy: both sides go through the same stages in the same
-/// order. If records were lost, one side may have more.
+/// order. If records were lost, one side may have more. A stage that was handed over unfilled is no copy.
 fn copies_from(
     loader: &[(Stamp, u32)],
     arrivals: &[u64],
@@ -266,7 +452,8 @@ fn copies_from(
         phase: issue.phase,
         layer: issue.layer,
     };
-    Ok(issues.into_iter().zip(arrivals).map(copy).collect())
+    let copies = issues.into_iter().zip(arrivals).map(copy);
+    Ok(copies.filter(|copy| copy.bytes > 0).collect())
 }
 
 #[cfg(test)]
