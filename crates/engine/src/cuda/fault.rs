@@ -102,14 +102,15 @@ mod tests {
         let plan = Plan::of(step, 132);
         for phase in [Phase::Qkv, Phase::OProj, Phase::GateUp, Phase::Down] {
             let output = output_of(phase).unwrap();
-            let slot = 3 * step.sizes.layer_units + output.slot.of(&step);
+            let slot = output.slot.unwrap();
+            let begin = 3 * step.sizes.layer_units + slot.begin.of(&step);
             for index in [0, 7, plan.width(phase) - 1] {
                 let said = error(&FaultRecord {
                     kind: WaitKind::Exchange as u32,
                     block: 9,
                     layer: 3,
                     phase: phase as u32,
-                    unit: (slot + output.place(&step, index / 2)) as u32,
+                    unit: (begin + slot.place(&step, index / 2, 0)) as u32,
                     expected: 5,
                     seen: 4,
                     ..FaultRecord::default()

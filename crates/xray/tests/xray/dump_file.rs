@@ -9,7 +9,7 @@ const HEADER: usize = 52;
 
 /// A file with a body of one's own, and all that guards it.
 fn file_of(body: &[u8]) -> Vec<u8> {
-    let version = 2_u32.to_le_bytes();
+    let version = 3_u32.to_le_bytes();
     let length = (body.len() as u64).to_le_bytes();
     [&b"MONOXRAY"[..], &version, &length, &Sha256::digest(body)[..], body].concat()
 }
@@ -64,7 +64,7 @@ fn files_of_something_else() {
     old[8] = 1;
     assert_eq!(
         refusal(&old).to_string(),
-        "the dump's version is 1, this program reads 2: record it again"
+        "the dump's version is 1, this program reads 3: record it again"
     );
 }
 
@@ -95,7 +95,7 @@ fn bodies_that_are_guarded_but_wrong() {
     assert!(blocks.contains(": 1000000 x block do not fit"), "{blocks}");
     let stamp = pace + 1 + 8 + 2 + 8 + 8;
     let kind = HEADER + stamp + 12;
-    assert_eq!(changed(stamp + 12, &[6]), format!("byte {kind}: 6 is no kind"));
+    assert_eq!(changed(stamp + 12, &[7]), format!("byte {kind}: 7 is no kind"));
     assert_eq!(changed(stamp + 13, &[8]), format!("byte {}: 8 is no phase", kind + 1));
     let longer = [&body[..], b"end"].concat();
     let trailing = refusal(&file_of(&longer));

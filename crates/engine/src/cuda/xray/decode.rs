@@ -461,11 +461,18 @@ mod tests {
     use super::super::super::tests::step;
     use super::*;
     use crate::plan::Plan;
+    use monolith_abi::step::output_of;
     use monolith_abi::xray::{XRAY_COPIES, XRAY_NOTES, XrayHeader, copy_tag};
     use monolith_model::Config;
 
     /// One block's buffers, filled as the kernel fills them.
     struct Buffers(Vec<u64>);
+
+    /// A note: when, what, which.
+    type Noted = (u64, Moment, u32);
+    /// A round: when the sums were there, when they were published, when the last unit was seen, and
+    /// 1 + that.
+    type Summed = (u64, u64, u64, u32);
 
     impl Buffers {
         fn new() -> Buffers {
@@ -477,11 +484,20 @@ mod tests {
         }
 
         /// The consumers' notes, from the first on.
-        fn notes(&mut self, notes: &[(u64, Moment, u32)]) {
+        fn notes(&mut self, notes: &[Noted]) {
             self.block().header.notes = notes.len() as u32;
             for (to, &(clock, moment, which)) in self.block().notes.iter_mut().zip(notes) {
                 let word = moment as u32 | which << XRAY_MOMENT_BITS;
                 *to = XrayNote { clock: clock as u32, word };
+            }
+        }
+
+        /// The epilogue's rounds and its argmax.
+        fn rounds(&mut self, rounds: &[Summed]) {
+            self.block().header.rounds = rounds.len() as u32;
+            for (to, &(begin, end, seen, unit)) in self.block().rounds.iter_mut().zip(rounds) {
+                let [begin, end, seen] = [begin, end, seen].map(|clock| clock as u32);
+                *to = XrayRound { begin, end, seen, unit };
             }
         }
 
@@ -491,8 +507,15 @@ mod tests {
     }
 
     const BEGIN: u64 = (9 << 32) - 100;
-    /// Of Qwen3-0.6B after the first: four of each of 28 layers, and the LM head.
+    /// Index of Qwen3-0.6B's last matvec: four of each of 28 layers come before it.
     const MATVECS: u32 = 4 * 28;
+
+    /// The rest of a step, from a matvec on: a round of each, then the argmax. All at one clock.
+    fn rest(from: u32, clock: u64) -> (Vec<Noted>, Vec<Summed>) {
+        let entered = (from..=MATVECS).map(|matvec| (clock, Moment::Entered, matvec));
+        let notes = entered.chain([(clock, Moment::Ended, 0)]).collect();
+        (notes, (from..=MATVECS + 1).map(|_| (clock, clock, 0, 0)).collect())
+    }
 
     /// A block that waited for qkv, whose clock's low half wraps meanwhile.
     fn small() -> Buffers {
@@ -501,8 +524,8 @@ mod tests {
             begin_clock: BEGIN,
             sm_begin: 5,
             sm_end: 5,
-            copies: 2,
-            arrivals: 1,
+            copies: 3,
+            arrivals: 2,
             anchors: 2,
             epoch: 7,
             ..XrayHeader::default()
@@ -511,44 +534,52 @@ mod tests {
             (BEGIN - 30, Moment::Began, 0),
             (BEGIN + 50, Moment::AskedHeads, 3),
             // Read before the one before it.
-            (BEGIN + 40, Moment::Gathered, 1 + unit(Phase::Qkv, 3, 2060)),
+            (BEGIN + 40, Moment::Gathered, 0),
+            (BEGIN + 180, Moment::Saw, 1 + unit(Phase::Qkv, 3, 2060, 0)),
+            (BEGIN + 190, Moment::Passed, 0),
         ];
-        notes.extend((1..=MATVECS).map(|matvec| (BEGIN + 400, Moment::Asked, matvec)));
-        notes.push((BEGIN + 400, Moment::Ended, 0));
+        let (others, rounds) = rest(0, BEGIN + 400);
+        notes.extend(others);
         buffers.notes(&notes);
+        buffers.rounds(&rounds);
         let tag = |kind, phase, layer: u32, bytes: usize| {
             copy_tag(kind as usize, phase as usize, layer as usize, bytes / 16) as u32
         };
         let clock = |after: u64| (BEGIN + after) as u32;
         let block = buffers.block();
         block.copies[0] = XrayCopy {
+            held: clock(5),
             looked: clock(10),
             issued: clock(20),
             tag: tag(EventKind::Work, Phase::Qkv, 3, 16_384),
-            reserved: 0,
         };
+        // Handed over unfilled.
         block.copies[1] = XrayCopy {
+            issued: clock(25),
+            tag: tag(EventKind::Work, Phase::Qkv, 3, 0),
+            ..XrayCopy::default()
+        };
+        block.copies[2] = XrayCopy {
             issued: clock(30),
             tag: tag(EventKind::Unrecorded, Phase::LmHead, XRAY_NO_LAYER, 0),
             ..XrayCopy::default()
         };
         block.arrivals[0] = clock(300);
+        block.arrivals[1] = clock(300);
         block.anchors[0] = XrayAnchor { clock: BEGIN, global_ns: 640 };
         block.anchors[1] = XrayAnchor { clock: BEGIN + 200, global_ns: 768 };
         buffers
     }
 
-    fn plan() -> Plan {
-        Plan::of(step(), 132)
+    fn owner(phase: Phase, value: usize) -> u16 {
+        Plan::of(step(), 132).owner(phase, value) as u16
     }
 
-    fn owner(phase: Phase, value: usize) -> usize {
-        plan().owner(phase, value)
-    }
-
-    /// The unit of a value.
-    fn unit(phase: Phase, layer: usize, value: u32) -> u32 {
-        plan().base(layer, phase) as u32 + value
+    /// The unit of a value's partial sum.
+    fn unit(phase: Phase, layer: usize, value: usize, sum: usize) -> u32 {
+        let (step, slot) = (step(), output_of(phase).unwrap().slot.unwrap());
+        let within = slot.begin.of(&step) + slot.place(&step, value / 2, sum);
+        (layer * step.sizes.layer_units + within) as u32
     }
 
     #[test]
@@ -556,99 +587,191 @@ mod tests {
         let blocks = small().read().unwrap();
         let block = &blocks[0];
         let clocks: Vec<_> = block.consumer.iter().map(|stamp| stamp.clock + 30 - BEGIN).collect();
-        assert_eq!(clocks[..4], [0, 80, 80, 430]);
-        assert_eq!(clocks.len(), 3 + MATVECS as usize + 1);
-        assert_eq!(usize::from(block.consumer[1].producer), owner(Phase::Qkv, 2060));
+        assert_eq!(clocks[..5], [0, 80, 210, 220, 430]);
+        assert_eq!(clocks.len(), 4 + 1 + MATVECS as usize + 1);
+        assert_eq!(block.consumer[1].producer, owner(Phase::Qkv, 2060));
         assert_eq!(block.consumer[2].producer, NO_BLOCK);
         assert_eq!((block.consumer[0].layer, block.consumer[2].layer), (NO_LAYER, 3));
+        assert_eq!(block.copies.len(), 1, "an unfilled stage is no copy");
         let copy = block.copies[0];
         assert_eq!((copy.issue_clock, copy.arrival_clock), (BEGIN + 20, BEGIN + 300));
         assert_eq!((copy.bytes, copy.phase, copy.layer), (16_384, Phase::Qkv, 3));
-        assert_eq!((block.sm, block.lost, block.anchors.len(), block.loader.len()), (5, 0, 2, 3));
+        assert_eq!((block.sm, block.lost, block.anchors.len()), (5, 0, 2));
+        let loader: Vec<_> =
+            block.loader.iter().map(|stamp| (stamp.clock - BEGIN, stamp.kind)).collect();
+        let held = [(5, EventKind::WaitCopies), (10, EventKind::WaitRingEmpty)];
+        let issued = [(20, EventKind::Work), (25, EventKind::Work), (30, EventKind::Unrecorded)];
+        assert_eq!(loader, [&held[..], &issued].concat());
         assert_eq!(timer_step_ns(&blocks), 128);
     }
 
-    /// Every moment, in an order in which a block may come to them: what each makes of the time
-    /// from there, and which block a wait is on.
+    /// What a stamp says: when, what, of which phase and layer, and on whom.
+    type Said = (u64, EventKind, Phase, u16, u16);
+
+    fn said(stamps: &[Stamp]) -> Vec<Said> {
+        let said = |stamp: &Stamp| {
+            (stamp.clock - BEGIN, stamp.kind, stamp.phase, stamp.layer, stamp.producer)
+        };
+        stamps.iter().map(said).collect()
+    }
+
+    /// Every moment, as a block comes to them in a long text's first layer: what each makes of the
+    /// time from there, and which block a wait is on.
     #[test]
     fn every_moment_has_its_meaning() {
-        use EventKind::{
-            Unrecorded, WaitBarrier as Barrier, WaitExchange as Exchange, WaitRingFull as Full,
-            Work,
-        };
-        let (layers, head) = (Config::qwen3_0_6b().layers as u32, (Phase::LmHead, NO_LAYER));
-        let (qkv, attention) = ((Phase::Qkv, 0), (Phase::Attention, 0));
-        let argmax = (Phase::Argmax, NO_LAYER);
-        // Behind the layers' slots the partial results, and behind those the final slots.
-        let partials = unit(Phase::Qkv, layers as usize, 0);
-        let finals = partials + layers * 16 * 16 * 130;
-        let told = [
-            (Moment::Began, 0, Work, (Phase::Embed, NO_LAYER), None),
-            (Moment::Gathered, 0, Work, qkv, None),
-            (Moment::Multiplied, 0, Barrier, qkv, None),
-            (Moment::Summed, 0, Work, qkv, None),
-            (Moment::Entered, 0, Work, attention, None),
-            (Moment::AskedHeads, 0, Exchange, qkv, Some(owner(Phase::Qkv, 10))),
-            (Moment::Gathered, 1 + unit(Phase::Qkv, 0, 10), Work, attention, None),
-            // Of head 1 and split 1: eight KV heads further on than that of split 0.
-            (Moment::AskedPartials, 0, Exchange, attention, Some(8)),
-            (Moment::Gathered, 1 + partials + 17 * 130 + 4, Work, attention, None),
-            (Moment::Asked, 1, Exchange, attention, None),
-            (Moment::Gathered, 0, Work, (Phase::OProj, 0), None),
-            (Moment::Asked, 2, Exchange, (Phase::OProj, 0), Some(owner(Phase::OProj, 8))),
-            (Moment::Gathered, 1 + unit(Phase::OProj, 0, 8), Work, (Phase::GateUp, 0), None),
-            (Moment::Asked, 3, Exchange, (Phase::GateUp, 0), Some(owner(Phase::GateUp, 20))),
-            (Moment::Gathered, 1 + unit(Phase::GateUp, 0, 20), Work, (Phase::Down, 0), None),
-            (Moment::Asked, 4, Exchange, (Phase::Down, 0), Some(owner(Phase::Down, 0))),
-            (Moment::Gathered, 1 + unit(Phase::Down, 0, 0), Work, (Phase::Qkv, 1), None),
-            (Moment::Asked, 5, Exchange, (Phase::Attention, 1), None),
-            (Moment::Gathered, 0, Work, (Phase::OProj, 1), None),
-            (Moment::Starved, 0, Full, (Phase::OProj, 1), None),
-            (Moment::Fed, 0, Work, (Phase::OProj, 1), None),
-            (Moment::Argmax, 0, Work, argmax, None),
-            (Moment::AskedLogits, 0, Exchange, head, Some(77)),
-            (Moment::Gathered, 1 + finals + 2 * 256 + 2 * 77, Work, argmax, None),
-            (Moment::Ended, 0, Unrecorded, argmax, None),
+        use EventKind::{WaitBarrier, WaitExchange as Exchange, WaitRingFull, Work};
+        use Phase::{Attention, Down, Embed, GateUp, OProj, Qkv};
+        let sizes = step().sizes;
+        // Of head 1 and rank 1: eight KV heads further on than that of rank 0.
+        let partial = (sizes.partials_base + (sizes.splits + 1) * sizes.partial_line + 4) as u32;
+        let at = |after: u64| BEGIN + after;
+        let notes = [
+            (at(0), Moment::Began, 0),
+            (at(10), Moment::Entered, 0),
+            (at(20), Moment::Starved, 0),
+            (at(30), Moment::Fed, 0),
+            (at(40), Moment::Asked, 0),
+            (at(50), Moment::Gathered, 0),
+            // The other warps' sums come later.
+            (at(60), Moment::Attends, 0),
+            (at(120), Moment::AskedHeads, 0),
+            (at(150), Moment::Gathered, 0),
+            (at(155), Moment::Arrived, 0),
+            // Seen by another warp, before the barrier.
+            (at(160), Moment::Saw, 1 + unit(Qkv, 0, 10, 0)),
+            (at(170), Moment::Passed, 0),
+            (at(180), Moment::Entered, 1),
+            (at(190), Moment::AskedPartials, 0),
+            (at(230), Moment::Gathered, 0),
+            (at(235), Moment::Arrived, 0),
+            (at(220), Moment::Saw, 1 + partial),
+            (at(240), Moment::Passed, 0),
+            // The next phase's weights, while other warps still gather.
+            (at(250), Moment::Entered, 2),
+            (at(260), Moment::Asked, 2),
+            (at(270), Moment::Gathered, 0),
+            (at(280), Moment::Entered, 3),
+            (at(290), Moment::Asked, 3),
+            (at(390), Moment::Gathered, 0),
         ];
-        let seen: std::collections::HashSet<_> = told.iter().map(|row| row.0 as u32).collect();
-        assert_eq!(seen.len(), Moment::ALL.len() - 1, "all but the one that is none");
+        let rounds = [
+            (at(70), at(80), 0, 0),
+            // The unit is that of a gather that is over.
+            (at(248), at(258), at(220), 1 + partial),
+            (at(310), at(320), at(300), 1 + unit(OProj, 0, 8, 3)),
+            // Nobody had to wait: the unit is of the phase before.
+            (at(400), at(410), at(300), 1 + unit(OProj, 0, 8, 3)),
+        ];
+        let (more, mut last) = rest(4, at(500));
+        last.pop();
+        let best = 1 + (sizes.final_base + sizes.final_units + 2 * 77) as u32;
+        last.push((at(510), at(590), at(570), best));
         let mut buffers = small();
-        let notes: Vec<_> = (0..).zip(told).map(|(at, row)| (BEGIN + at, row.0, row.1)).collect();
-        // The matvecs between the last recorded one and the end.
-        let between = (6..=MATVECS).map(|matvec| (BEGIN + 100, Moment::Asked, matvec));
-        let (told_before, end) = notes.split_at(notes.len() - 4);
-        let end = end.iter().map(|&(clock, moment, which)| (clock + 100, moment, which));
-        buffers.notes(&told_before.iter().copied().chain(between).chain(end).collect::<Vec<_>>());
-        let mut stamps = buffers.read().unwrap()[0].consumer.clone();
-        stamps.drain(told.len() - 4..stamps.len() - 4);
-        assert_eq!(stamps.len(), told.len());
-        for (stamp, (moment, which, kind, place, producer)) in stamps.iter().zip(told) {
-            let said = format!("{moment:?} {which}: {stamp:?}");
-            assert_eq!((stamp.kind, (stamp.phase, stamp.layer)), (kind, place), "{said}");
-            let producer = producer.map_or(NO_BLOCK, |block| block as u16);
-            assert_eq!(stamp.producer, producer, "{said}");
-        }
+        buffers.notes(&[&notes[..], &more].concat());
+        buffers.rounds(&[&rounds[..], &last].concat());
+        let block = &buffers.read().unwrap()[0];
+        let partials = {
+            let item = step().dims.kv_heads;
+            monolith_abi::step::owner_of_piece(item, 132, sizes.ranks * step().dims.kv_heads) as u16
+        };
+        let sums = {
+            let item = 3;
+            monolith_abi::step::owner_of_piece(item, 132, sizes.ranks * step().dims.kv_heads) as u16
+        };
+        let none = NO_BLOCK;
+        let wanted = [
+            (0, Work, Embed, NO_LAYER, none),
+            (10, Work, Qkv, 0, none),
+            (20, WaitRingFull, Qkv, 0, none),
+            (30, Work, Qkv, 0, none),
+            (40, Work, Qkv, 0, none),
+            (50, Work, Qkv, 0, none),
+            (70, Work, Attention, 0, none),
+            (120, Exchange, Qkv, 0, owner(Qkv, 10)),
+            (160, Work, Attention, 0, none),
+            (160, WaitBarrier, Attention, 0, none),
+            (170, Work, Attention, 0, none),
+            (180, Work, OProj, 0, none),
+            (190, Exchange, Attention, 0, partials),
+            (220, Work, OProj, 0, none),
+            (235, WaitBarrier, OProj, 0, none),
+            (240, Work, OProj, 0, none),
+            (250, Work, GateUp, 0, none),
+            (260, Exchange, OProj, 0, sums),
+            (300, Work, GateUp, 0, none),
+            (310, Work, Down, 0, none),
+            (310, Exchange, GateUp, 0, none),
+            (390, Work, Down, 0, none),
+        ];
+        assert_eq!(said(&block.consumer[..wanted.len()]), wanted);
+        let used = notes.iter().chain(&more).map(|note| note.1 as u32);
+        let used: std::collections::HashSet<_> = used.collect();
+        assert_eq!(used.len(), Moment::ALL.len() - 1, "all but the one that is none");
+        let wanted = [
+            (0, WaitBarrier, Qkv, 0, none),
+            (70, Work, Qkv, 0, none),
+            (80, WaitBarrier, OProj, 0, none),
+            (248, Work, OProj, 0, none),
+            (258, WaitBarrier, GateUp, 0, none),
+            (310, Work, GateUp, 0, none),
+            (320, WaitBarrier, Down, 0, none),
+            (400, Work, Down, 0, none),
+        ];
+        assert_eq!(said(&block.epilogue[..wanted.len()]), wanted);
+        let head = Phase::LmHead;
+        let wanted = [
+            (500, Work, head, NO_LAYER, none),
+            (500, Work, head, NO_LAYER, none),
+            (510, Exchange, head, NO_LAYER, 77),
+            (570, Work, Phase::Argmax, NO_LAYER, none),
+            (590, EventKind::Unrecorded, head, NO_LAYER, none),
+        ];
+        assert_eq!(said(&block.epilogue[block.epilogue.len() - 5..]), wanted);
+    }
+
+    #[test]
+    fn only_the_first_block_waits_for_the_best_logit() {
+        let mut buffers = small();
+        buffers.0.extend_from_within(..);
+        let blocks = buffers.read().unwrap();
+        let ends = blocks.iter().map(|block| block.epilogue.len()).collect::<Vec<_>>();
+        let rounds = MATVECS as usize + 1;
+        assert_eq!(ends, [2 * rounds + 1 + 3, 2 * rounds + 1 + 1]);
     }
 
     #[test]
     fn a_matvec_says_what_it_gathers_and_of_which_layer() {
-        assert_eq!(matvec(0, 28), None);
-        assert_eq!(matvec(7, 28), Some(((Phase::GateUp, 1), (Phase::Down, 1))));
-        assert_eq!(matvec(108, 28), Some(((Phase::Down, 26), (Phase::Qkv, 27))));
-        assert_eq!(matvec(112, 28), Some(((Phase::Down, 27), (Phase::LmHead, NO_LAYER))));
+        assert_eq!(matvec(0, 28), Some((None, (Phase::Qkv, 0))));
+        assert_eq!(matvec(7, 28), Some((Some((Phase::GateUp, 1)), (Phase::Down, 1))));
+        assert_eq!(matvec(108, 28), Some((Some((Phase::Down, 26)), (Phase::Qkv, 27))));
+        let head = (Phase::LmHead, NO_LAYER);
+        assert_eq!(matvec(112, 28), Some((Some((Phase::Down, 27)), head)));
         assert_eq!(matvec(113, 28), None);
+    }
+
+    #[test]
+    fn a_unit_says_whose_output_it_is() {
+        let producers = Producers::new(step(), 132, 20);
+        for phase in [Phase::Qkv, Phase::OProj, Phase::GateUp, Phase::Down] {
+            for layer in [0, 5, Config::qwen3_0_6b().layers - 1] {
+                let unit = unit(phase, layer, 16, 0) as usize;
+                assert_eq!(producers.place_of_unit(unit), (phase, layer as u16));
+            }
+        }
     }
 
     #[test]
     fn what_did_not_fit_is_counted() {
         let mut buffers = small();
         buffers.block().header.arrivals = XRAY_COPIES as u32 + 5;
-        let note = |at: u32| (BEGIN + u64::from(at), Moment::Summed, 0);
+        let note = |at: u32| (BEGIN + u64::from(at), Moment::Passed, 0);
         buffers.notes(&(0..XRAY_NOTES as u32).map(note).collect::<Vec<_>>());
         buffers.block().header.notes = XRAY_NOTES as u32 + 2;
         let block = &buffers.read().unwrap()[0];
         assert_eq!((block.lost, block.copies.len()), (7, 1));
-        assert_eq!(block.consumer.last().unwrap().kind, EventKind::Unrecorded);
+        for stamps in [&block.consumer, &block.epilogue] {
+            assert_eq!(stamps.last().unwrap().kind, EventKind::Unrecorded);
+        }
     }
 
     #[test]
@@ -662,20 +785,33 @@ mod tests {
         assert!(said.contains("block 0: recorded step 6, not 7"), "{said}");
         let said = refused(&|block| block.header.sm_end = 6);
         assert!(said.contains("moved from SM 5 to 6"), "{said}");
-        let said = refused(&|block| block.copies[1].tag = 0x0f);
-        assert!(said.contains("copy 1 says 0x0000000f"), "{said}");
+        let said = refused(&|block| block.copies[2].tag = 0x0f);
+        assert!(said.contains("copy 2 says 0x0000000f"), "{said}");
+        let word = |moment, which: u32| moment as u32 | which << XRAY_MOMENT_BITS;
         // A moment that there is not, a place without a note, layers and products beyond the last,
-        // and a product whose predecessor is missing.
-        for word in [0x0e, 0x00, 28 << 4 | 4, 28 << 4 | 2, 113 << 4 | 3, 3, 2 << 4 | 3] {
+        // and a gather of a product that was not entered.
+        let words = [
+            0x0e,
+            0x00,
+            word(Moment::AskedHeads, 28),
+            word(Moment::Attends, 28),
+            word(Moment::Entered, 113),
+            word(Moment::Asked, 0),
+        ];
+        for word in words {
             let said = refused(&|block| block.notes[1] = XrayNote { clock: 0, word });
             assert!(said.contains(&format!("note 1 says {word:#010x}")), "{said}");
         }
-        // Notes that end before the step does, or in its midst.
-        let said = refused(&|block| block.header.notes = 5);
+        // Notes that end before the step does, or of which one is missing.
+        let said = refused(&|block| block.header.notes = 8);
         assert!(said.contains("its notes end after matvec 2 of 112: some are missing"), "{said}");
-        let said = refused(&|block| block.notes[3] = XrayNote { clock: 0, word: 13 });
-        assert!(said.contains("note 4 says"), "{said}");
+        let passed = XrayNote { clock: 0, word: word(Moment::Passed, 0) };
+        let said = refused(&|block| block.notes[9] = passed);
+        assert!(said.contains("its notes are of 112 rounds of 113: some are missing"), "{said}");
+        let back = XrayNote { clock: 0, word: word(Moment::Entered, 2) };
+        let said = refused(&|block| block.notes[9] = back);
+        assert!(said.contains("note 9 says"), "{said}");
         let said = refused(&|block| block.header.arrivals = 0);
-        assert!(said.contains("1 copies were issued, and 0 arrived"), "{said}");
+        assert!(said.contains("2 copies were issued, and 0 arrived"), "{said}");
     }
 }
