@@ -80,7 +80,7 @@ mod tests {
     use super::super::tests::step;
     use super::*;
     use crate::plan::Plan;
-    use monolith_abi::step::output_of;
+    use monolith_abi::step::{output_of, owner_of_piece};
 
     fn error(record: &FaultRecord) -> String {
         let producers = Producers::new(step(), 132, 20);
@@ -115,7 +115,14 @@ mod tests {
                     seen: 4,
                     ..FaultRecord::default()
                 });
-                let owner = plan.owner(phase, index);
+                // Of a value's partial sums, the first one: of an item of its own.
+                let sums = slot.sums(&step);
+                let items = output.width.of(&step) / 2 / slot.per.of(&step) * sums;
+                let item = index / 2 / slot.per.of(&step) * sums;
+                let owner = match slot.sums {
+                    Some(_) => owner_of_piece(item, 132, items),
+                    None => plan.owner(phase, index),
+                };
                 let wanted = format!("{} of layer 3 from block {owner} (unit", phase.name());
                 assert!(said.contains(&wanted) && said.starts_with("block 9"), "{said}");
                 assert!(said.contains("2s"), "{said}");
