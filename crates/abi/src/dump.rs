@@ -62,7 +62,9 @@ pub struct Anchor {
 pub struct BlockDump {
     /// The SM it ran on, or [`NO_SM`].
     pub sm: u16,
-    /// The consumers' stamps: those of the one warp or thread that records for the block.
+    /// The consumers' stamps, by the one warp or thread that records for the block. On a GPU a wait
+    /// on an exchange lasts until all consumer warps have what they gather, and work on a matvec
+    /// until the epilogue has all warps' sums.
     pub consumer: Vec<Stamp>,
     /// The loader's stamps; empty where no role of its own streams the weights.
     pub loader: Vec<Stamp>,
