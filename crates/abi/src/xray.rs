@@ -3,8 +3,8 @@
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 wire_enum! {
-    /// What a note says the consumers of a block do from here on. Thread 0 notes it, so it is of its
-    /// warp alone, unless it says otherwise. 0 stands for "no note yet".
+    /// What a note says the consumers of a block do from here on. Thread 0 notes it, so it is of
+    /// its warp alone, unless it says otherwise. 0 stands for "no note yet".
     Moment {
         /// Nothing: a place for a note.
         None = 0, "none";
@@ -22,8 +22,8 @@ wire_enum! {
         AskedHeads = 5, "asked_heads";
         /// The wait for the ranks' partial results begins. Which: the layer.
         AskedPartials = 6, "asked_partials";
-        /// The warp has what it gathers. Other warps of the block may still wait: which unit was the
-        /// block's last, and when, is in [`Moment::Saw`] or in the round's record.
+        /// The warp has what it gathers. Other warps of the block may still wait: which unit was
+        /// the block's last, and when, is in [`Moment::Saw`] or in the round's record.
         Gathered = 7, "gathered";
         /// Nothing that the consumers do: when any thread of the block saw the unit that was waited
         /// for last. Which: 1 + the unit, counted from the first slot, or 0 if there was none. By
@@ -123,8 +123,8 @@ wire_struct! {
         issued: u32, "u32 @";
         /// A [`copy_tag`]. A size of 0: a stage that was handed over unfilled.
         tag: u32, "u32 @";
-        /// When it began to wait for copies of its own, of which only so many may be in flight; 0: it
-        /// did not. Before `looked`.
+        /// When it began to wait for copies of its own, of which only so many may be in flight; 0:
+        /// it did not. Before `looked`.
         held: u32, "u32 @";
     }
 }

@@ -135,8 +135,8 @@ struct FileSchema {
     schema: String,
 }
 
-/// Writes the trace as the page's file: the consumers' spans, the epilogues' without their waits for
-/// their own block's consumers (the rest of their time), and the copies as streams. The same
+/// Writes the trace as the page's file: the consumers' spans, the epilogues' without their waits
+/// for their own block's consumers (the rest of their time), and the copies as streams. The same
 /// trace gives the same bytes.
 pub fn write(trace: &Trace) -> Vec<u8> {
     let mut gzip = GzEncoder::new(Vec::new(), Compression::best());

@@ -80,8 +80,8 @@ fn is_shown(trace: &Trace, bytes: &[u8]) -> bool {
 
 /// A step of two blocks: one streams weights, the other waits for it.
 fn dump(pace: u8) -> Dump {
-    use EventKind::{Unrecorded, WaitBarrier, WaitExchange, WaitRingEmpty, WaitRingFull, Work};
     use EventKind::WaitCopies;
+    use EventKind::{Unrecorded, WaitBarrier, WaitExchange, WaitRingEmpty, WaitRingFull, Work};
     let stamp = |clock, kind, phase, layer, producer| Stamp { clock, kind, phase, layer, producer };
     let (none, first) = (NO_LAYER, 0);
     let one = vec![

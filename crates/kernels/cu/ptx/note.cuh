@@ -12,7 +12,10 @@ __device__ __forceinline__ void store_shared_pair(u32 address, u32 first, u32 se
 
 __device__ __forceinline__ uint2 load_shared_pair(u32 address) {
   uint2 pair;
-  asm volatile("ld.volatile.shared::cta.v2.u32 {%0, %1}, [%2];" : "=r"(pair.x), "=r"(pair.y) : "r"(address) : "memory");
+  asm volatile("ld.volatile.shared::cta.v2.u32 {%0, %1}, [%2];"
+               : "=r"(pair.x), "=r"(pair.y)
+               : "r"(address)
+               : "memory");
   return pair;
 }
 

@@ -28,7 +28,8 @@ pub struct PhaseTime {
     pub wait_barrier_ns: u64,
     /// Work of the epilogues in it, all blocks together.
     pub epilogue_ns: u64,
-    /// Wall time: first begin of work to last end (the epilogues' included), summed over the layers.
+    /// Wall time: first begin of work to last end (the epilogues' included), summed over the
+    /// layers.
     pub window_ns: u64,
     /// Bytes it reads, if the trace says.
     pub bytes: Option<u64>,
@@ -223,7 +224,8 @@ fn phase_time(trace: &Trace, phase: Phase) -> Option<PhaseTime> {
         let window = windows.entry(span.layer).or_insert((span.begin_ns, span.end_ns));
         *window = (window.0.min(span.begin_ns), window.1.max(span.end_ns));
     };
-    for span in epilogues(trace).filter(|span| span.phase == phase && span.kind == EventKind::Work) {
+    for span in epilogues(trace).filter(|span| span.phase == phase && span.kind == EventKind::Work)
+    {
         named = true;
         epilogue += span.duration_ns();
         in_window(&span);

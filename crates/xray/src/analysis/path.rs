@@ -224,10 +224,11 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Whether the epilogue worked or waited for other blocks just before now. Otherwise it waited for
-    /// its own block's consumers, so that the chain goes on with them.
+    /// Whether the epilogue worked or waited for other blocks just before now. Otherwise it waited
+    /// for its own block's consumers, so that the chain goes on with them.
     fn epilogue_is_busy(&self) -> bool {
-        let is_busy = |span: Span| span.end_ns >= self.now_ns && span.kind != EventKind::WaitBarrier;
+        let is_busy =
+            |span: Span| span.end_ns >= self.now_ns && span.kind != EventKind::WaitBarrier;
         self.span_before_now().is_some_and(is_busy)
     }
 

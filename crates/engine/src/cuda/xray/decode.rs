@@ -58,8 +58,7 @@ fn block_from(
     let anchors = filled(&block.anchors, header.anchors, &mut lost);
     let loader = loader_from(copies, begin)?;
     let (rounds, argmax) = rounds_from(rounds, begin, lost);
-    let (consumer, entered) =
-        consumer_from(&notes_from(notes, begin), &rounds, producers, lost)?;
+    let (consumer, entered) = consumer_from(&notes_from(notes, begin), &rounds, producers, lost)?;
     let begun = consumer.first().map_or(begin, |stamp| stamp.clock);
     Ok(BlockDump {
         sm: u16::try_from(header.sm_begin).map_err(|_| format!("SM {}", header.sm_begin))?,
@@ -234,10 +233,10 @@ impl Consumers<'_> {
         let layers = self.producers.layers();
         let layer = u16::try_from(which).ok().filter(|&layer| usize::from(layer) < layers);
         let moment = note.moment()?;
-        let mut clock = note.clock;
-        if matches!(moment, Moment::Attends | Moment::Entered | Moment::Ended) {
-            clock = clock.max(self.end_round());
-        }
+        let ends_round = matches!(moment, Moment::Attends | Moment::Entered | Moment::Ended);
+        let round = if ends_round { self.end_round() } else { None };
+        // The epilogue reads the clock itself; the note's clock is the watcher's, who is later.
+        let clock = round.map_or(note.clock, |round| round.begin);
         let (kind, place) = match moment {
             Moment::None => return None,
             Moment::Saw => {
@@ -302,14 +301,14 @@ impl Consumers<'_> {
         })
     }
 
-    /// Ends the running round, if there is one: returns when all warps' sums were there.
-    fn end_round(&mut self) -> u64 {
+    /// Ends the running round, if there is one, and returns it.
+    fn end_round(&mut self) -> Option<Round> {
         if !std::mem::take(&mut self.is_in_round) {
-            return 0;
+            return None;
         }
-        let Some(round) = self.rounds.next() else { return 0 };
+        let round = *self.rounds.next()?;
         self.saw(round.last);
-        round.begin
+        Some(round)
     }
 
     /// The unit that the block waited for last. It ends the last gather if it is one of that
@@ -340,8 +339,8 @@ fn in_order(mut stamps: Vec<Stamp>) -> Vec<Stamp> {
     stamps
 }
 
-/// Returns the phase whose output a matvec gathers, and the matvec's own phase. The first one gathers
-/// nothing.
+/// Returns the phase whose output a matvec gathers, and the matvec's own phase. The first one
+/// gathers nothing.
 fn matvec(index: usize, layers: usize) -> Option<(Option<Place>, Place)> {
     let (row, layer) = matvec_at(index, layers)?;
     let before = if row.is_from_the_layer_before() { layer.checked_sub(1) } else { Some(layer) };
@@ -350,9 +349,9 @@ fn matvec(index: usize, layers: usize) -> Option<(Option<Place>, Place)> {
     Some((from, (row.phase, now)))
 }
 
-/// Decodes the consumers' stamps, and the place of every round. Unless the buffer was too small, all
-/// notes must be there: a round of the epilogue's for every one that the consumers entered, and the LM
-/// head. (A watcher that was a whole round of notes behind would have missed some.)
+/// Decodes the consumers' stamps, and the place of every round. Unless the buffer was too small,
+/// all notes must be there: a round of the epilogue's for every one that the consumers entered, and
+/// the LM head. (A watcher that was a whole round of notes behind would have missed some.)
 fn consumer_from(
     notes: &[Note],
     rounds: &[Round],
@@ -386,8 +385,8 @@ fn consumer_from(
     Ok((in_order(ended(stamps)), entered))
 }
 
-/// Decodes the epilogue's stamps. It waits for the consumers' sums, except that the first block's waits
-/// for the best logits of all blocks in the end.
+/// Decodes the epilogue's stamps. It waits for the consumers' sums, except that the first block's
+/// waits for the best logits of all blocks in the end.
 fn epilogue_from(
     begun: u64,
     entered: &[Place],
@@ -396,7 +395,13 @@ fn epilogue_from(
     producers: &Producers,
     is_first_block: bool,
 ) -> Vec<Stamp> {
-    let stamp = |clock, kind, (phase, layer): Place| Stamp { clock, kind, phase, layer, producer: NO_BLOCK };
+    let stamp = |clock, kind, (phase, layer): Place| Stamp {
+        clock,
+        kind,
+        phase,
+        layer,
+        producer: NO_BLOCK,
+    };
     let mut stamps = Vec::with_capacity(2 * rounds.len() + 3);
     let mut free = begun;
     for (&place, round) in entered.iter().zip(rounds) {
@@ -434,7 +439,8 @@ fn ended(mut stamps: Vec<Stamp>) -> Vec<Stamp> {
 }
 
 /// Pairs the issue and arrival of every copy: both sides go through the same stages in the same
-/// order. If records were lost, one side may have more. A stage that was handed over unfilled is no copy.
+/// order. If records were lost, one side may have more. A stage that was handed over unfilled is no
+/// copy.
 fn copies_from(
     loader: &[(Stamp, u32)],
     arrivals: &[u64],
@@ -461,7 +467,7 @@ mod tests {
     use super::super::super::tests::step;
     use super::*;
     use crate::plan::Plan;
-    use monolith_abi::step::output_of;
+    use monolith_abi::step::{output_of, owner_of_piece};
     use monolith_abi::xray::{XRAY_COPIES, XRAY_NOTES, XrayHeader, copy_tag};
     use monolith_model::Config;
 
@@ -470,8 +476,8 @@ mod tests {
 
     /// A note: when, what, which.
     type Noted = (u64, Moment, u32);
-    /// A round: when the sums were there, when they were published, when the last unit was seen, and
-    /// 1 + that.
+    /// A round: when the sums were there, when they were published, when the last unit was seen,
+    /// and 1 + that.
     type Summed = (u64, u64, u64, u32);
 
     impl Buffers {
@@ -615,17 +621,26 @@ mod tests {
         stamps.iter().map(said).collect()
     }
 
-    /// Every moment, as a block comes to them in a long text's first layer: what each makes of the
-    /// time from there, and which block a wait is on.
-    #[test]
-    fn every_moment_has_its_meaning() {
-        use EventKind::{WaitBarrier, WaitExchange as Exchange, WaitRingFull, Work};
-        use Phase::{Attention, Down, Embed, GateUp, OProj, Qkv};
+    fn at(after: u64) -> u64 {
+        BEGIN + after
+    }
+
+    /// Of the partial results of head 1 and rank 1, a unit.
+    fn partial() -> u32 {
         let sizes = step().sizes;
-        // Of head 1 and rank 1: eight KV heads further on than that of rank 0.
-        let partial = (sizes.partials_base + (sizes.splits + 1) * sizes.partial_line + 4) as u32;
-        let at = |after: u64| BEGIN + after;
-        let notes = [
+        (sizes.partials_base + (sizes.splits + 1) * sizes.partial_line + 4) as u32
+    }
+
+    /// The owner of an item of the O projection: items go KV head by KV head, rank by rank.
+    fn item_owner(item: usize) -> u16 {
+        let items = step().sizes.ranks * step().dims.kv_heads;
+        owner_of_piece(item, 132, items) as u16
+    }
+
+    /// Every moment, as a block comes to them in a long text's first layer.
+    fn first_layer() -> Vec<Noted> {
+        use Phase::Qkv;
+        vec![
             (at(0), Moment::Began, 0),
             (at(10), Moment::Entered, 0),
             (at(20), Moment::Starved, 0),
@@ -644,7 +659,7 @@ mod tests {
             (at(190), Moment::AskedPartials, 0),
             (at(230), Moment::Gathered, 0),
             (at(235), Moment::Arrived, 0),
-            (at(220), Moment::Saw, 1 + partial),
+            (at(220), Moment::Saw, 1 + partial()),
             (at(240), Moment::Passed, 0),
             // The next phase's weights, while other warps still gather.
             (at(250), Moment::Entered, 2),
@@ -653,33 +668,31 @@ mod tests {
             (at(280), Moment::Entered, 3),
             (at(290), Moment::Asked, 3),
             (at(390), Moment::Gathered, 0),
-        ];
-        let rounds = [
+        ]
+    }
+
+    /// Its rounds.
+    fn first_rounds() -> Vec<Summed> {
+        use Phase::OProj;
+        let partial = partial();
+        vec![
             (at(70), at(80), 0, 0),
             // The unit is that of a gather that is over.
             (at(248), at(258), at(220), 1 + partial),
             (at(310), at(320), at(300), 1 + unit(OProj, 0, 8, 3)),
             // Nobody had to wait: the unit is of the phase before.
             (at(400), at(410), at(300), 1 + unit(OProj, 0, 8, 3)),
-        ];
-        let (more, mut last) = rest(4, at(500));
-        last.pop();
-        let best = 1 + (sizes.final_base + sizes.final_units + 2 * 77) as u32;
-        last.push((at(510), at(590), at(570), best));
-        let mut buffers = small();
-        buffers.notes(&[&notes[..], &more].concat());
-        buffers.rounds(&[&rounds[..], &last].concat());
-        let block = &buffers.read().unwrap()[0];
-        let partials = {
-            let item = step().dims.kv_heads;
-            monolith_abi::step::owner_of_piece(item, 132, sizes.ranks * step().dims.kv_heads) as u16
-        };
-        let sums = {
-            let item = 3;
-            monolith_abi::step::owner_of_piece(item, 132, sizes.ranks * step().dims.kv_heads) as u16
-        };
+        ]
+    }
+
+    /// What each moment makes of the time from there, and which block a wait is on.
+    fn first_stamps() -> Vec<Said> {
+        use EventKind::{WaitBarrier, WaitExchange as Exchange, WaitRingFull, Work};
+        use Phase::{Attention, Down, Embed, GateUp, OProj, Qkv};
         let none = NO_BLOCK;
-        let wanted = [
+        // Eight KV heads further on than that of rank 0; and the fourth KV head's sum.
+        let (partials, sums) = (item_owner(step().dims.kv_heads), item_owner(3));
+        vec![
             (0, Work, Embed, NO_LAYER, none),
             (10, Work, Qkv, 0, none),
             (20, WaitRingFull, Qkv, 0, none),
@@ -696,16 +709,32 @@ mod tests {
             (220, Work, OProj, 0, none),
             (235, WaitBarrier, OProj, 0, none),
             (240, Work, OProj, 0, none),
-            (250, Work, GateUp, 0, none),
+            (248, Work, GateUp, 0, none),
             (260, Exchange, OProj, 0, sums),
             (300, Work, GateUp, 0, none),
             (310, Work, Down, 0, none),
             (310, Exchange, GateUp, 0, none),
             (390, Work, Down, 0, none),
-        ];
+        ]
+    }
+
+    #[test]
+    fn every_moment_has_its_meaning() {
+        use EventKind::{WaitBarrier, WaitExchange as Exchange, Work};
+        use Phase::{Down, GateUp, OProj, Qkv};
+        let (sizes, none) = (step().sizes, NO_BLOCK);
+        let (more, mut last) = rest(4, at(500));
+        last.pop();
+        let best = 1 + (sizes.final_base + sizes.final_units + 2 * 77) as u32;
+        last.push((at(510), at(590), at(570), best));
+        let notes = [first_layer(), more].concat();
+        let mut buffers = small();
+        buffers.notes(&notes);
+        buffers.rounds(&[first_rounds(), last].concat());
+        let block = &buffers.read().unwrap()[0];
+        let wanted = first_stamps();
         assert_eq!(said(&block.consumer[..wanted.len()]), wanted);
-        let used = notes.iter().chain(&more).map(|note| note.1 as u32);
-        let used: std::collections::HashSet<_> = used.collect();
+        let used: std::collections::HashSet<_> = notes.iter().map(|note| note.1 as u32).collect();
         assert_eq!(used.len(), Moment::ALL.len() - 1, "all but the one that is none");
         let wanted = [
             (0, WaitBarrier, Qkv, 0, none),
