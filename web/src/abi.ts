@@ -22,6 +22,7 @@ export const EVENT_KINDS = [
   "wait_ring_empty",
   "wait_barrier",
   "unrecorded",
+  "wait_copies",
 ] as const;
 
 export type EventKind = (typeof EVENT_KINDS)[number];

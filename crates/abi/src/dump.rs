@@ -13,7 +13,7 @@ pub const NO_BLOCK: u16 = u16::MAX;
 /// Value of an SM field that means "no SM", as on a CPU.
 pub const NO_SM: u16 = u16::MAX;
 /// Version of the dump's layout.
-pub const DUMP_VERSION: u32 = 2;
+pub const DUMP_VERSION: u32 = 3;
 
 /// What a block does from one clock reading until the next stamp of the same role.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,11 +64,15 @@ pub struct Anchor {
 pub struct BlockDump {
     /// The SM it ran on, or [`NO_SM`].
     pub sm: u16,
-    /// The consumers' stamps. One thread is recorded; it stands for all consumers of the block.
+    /// The consumers' stamps, by the one warp or thread that records for the block. On a GPU a wait
+    /// on an exchange lasts until all consumer warps have what they gather, and work on a matvec
+    /// until the epilogue has all warps' sums.
     pub consumer: Vec<Stamp>,
     /// The loader's stamps; empty if the engine has no separate loader (the CPU engine).
     pub loader: Vec<Stamp>,
-    /// The weight stream's copies; empty if there is no loader.
+    /// The epilogue's stamps; empty where the consumers themselves publish.
+    pub epilogue: Vec<Stamp>,
+    /// The weight stream's copies; empty where the loader's stamps are.
     pub copies: Vec<Copied>,
     /// Anchors that tie the block's clock to the shared one; at least two.
     pub anchors: Vec<Anchor>,

@@ -89,6 +89,7 @@ fn cuda() -> String {
         ("INJECTED_NO_LOAD", kernel::INJECTED_NO_LOAD),
         ("INJECTED_NO_RELEASE", kernel::INJECTED_NO_RELEASE),
         ("XRAY_NOTES", xray::XRAY_NOTES as u32),
+        ("XRAY_ROUNDS", xray::XRAY_ROUNDS as u32),
         ("XRAY_COPIES", xray::XRAY_COPIES as u32),
         ("XRAY_ANCHORS", xray::XRAY_ANCHORS as u32),
         ("XRAY_MOMENT_BITS", xray::XRAY_MOMENT_BITS),

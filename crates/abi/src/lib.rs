@@ -65,6 +65,8 @@ wire_enum! {
         WaitBarrier = 4, "wait_barrier";
         /// Nothing is known of this time.
         Unrecorded = 5, "unrecorded";
+        /// The loader blocked on its own copies: as many were in flight as may be.
+        WaitCopies = 6, "wait_copies";
     }
 }
 
@@ -82,6 +84,8 @@ wire_enum! {
         Consumer = 0, "consumer";
         /// The lane that streams the weights.
         Loader = 1, "loader";
+        /// The warp that adds up the consumer warps' sums and publishes.
+        Epilogue = 2, "epilogue";
     }
 }
 

@@ -28,22 +28,23 @@ enum class EventKind : u32 {
   WaitRingEmpty = 3,
   WaitBarrier = 4,
   Unrecorded = 5,
+  WaitCopies = 6,
 };
 
 enum class Moment : u32 {
   None = 0,
   Began = 1,
-  Entered = 2,
-  Asked = 3,
-  AskedHeads = 4,
-  AskedPartials = 5,
-  AskedLogits = 6,
+  Attends = 2,
+  Entered = 3,
+  Asked = 4,
+  AskedHeads = 5,
+  AskedPartials = 6,
   Gathered = 7,
-  Multiplied = 8,
-  Summed = 9,
-  Starved = 10,
-  Fed = 11,
-  Argmax = 12,
+  Saw = 8,
+  Arrived = 9,
+  Passed = 10,
+  Starved = 11,
+  Fed = 12,
   Ended = 13,
 };
 
@@ -80,6 +81,7 @@ constexpr u32 INJECTED_NO_POST = 1u;
 constexpr u32 INJECTED_NO_LOAD = 2u;
 constexpr u32 INJECTED_NO_RELEASE = 3u;
 constexpr u32 XRAY_NOTES = 4096u;
+constexpr u32 XRAY_ROUNDS = 2048u;
 constexpr u32 XRAY_COPIES = 2048u;
 constexpr u32 XRAY_ANCHORS = 2048u;
 constexpr u32 XRAY_MOMENT_BITS = 4u;
@@ -132,7 +134,8 @@ struct XrayHeader {
   u32 arrivals;
   u32 anchors;
   u32 epoch;
-  u32 reserved[7];
+  u32 rounds;
+  u32 reserved[6];
 };
 static_assert(sizeof(XrayHeader) == 64, "as on the host");
 static_assert(__builtin_offsetof(XrayHeader, begin_clock) == 0);
@@ -143,21 +146,24 @@ static_assert(__builtin_offsetof(XrayHeader, copies) == 20);
 static_assert(__builtin_offsetof(XrayHeader, arrivals) == 24);
 static_assert(__builtin_offsetof(XrayHeader, anchors) == 28);
 static_assert(__builtin_offsetof(XrayHeader, epoch) == 32);
-static_assert(__builtin_offsetof(XrayHeader, reserved) == 36);
+static_assert(__builtin_offsetof(XrayHeader, rounds) == 36);
+static_assert(__builtin_offsetof(XrayHeader, reserved) == 40);
 
 struct XrayBlock {
   XrayHeader header;
   uint2 notes[XRAY_NOTES];
+  uint4 rounds[XRAY_ROUNDS];
   uint4 copies[XRAY_COPIES];
   u32 arrivals[XRAY_COPIES];
   ulonglong2 anchors[XRAY_ANCHORS];
 };
-static_assert(sizeof(XrayBlock) == 106560, "as on the host");
+static_assert(sizeof(XrayBlock) == 139328, "as on the host");
 static_assert(__builtin_offsetof(XrayBlock, header) == 0);
 static_assert(__builtin_offsetof(XrayBlock, notes) == 64);
-static_assert(__builtin_offsetof(XrayBlock, copies) == 32832);
-static_assert(__builtin_offsetof(XrayBlock, arrivals) == 65600);
-static_assert(__builtin_offsetof(XrayBlock, anchors) == 73792);
+static_assert(__builtin_offsetof(XrayBlock, rounds) == 32832);
+static_assert(__builtin_offsetof(XrayBlock, copies) == 65600);
+static_assert(__builtin_offsetof(XrayBlock, arrivals) == 98368);
+static_assert(__builtin_offsetof(XrayBlock, anchors) == 106560);
 
 struct StepArgs {
   const u8* weights;

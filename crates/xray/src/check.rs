@@ -138,7 +138,7 @@ fn is_of_role(kind: EventKind, role: Role) -> bool {
     match kind {
         EventKind::Unrecorded => false,
         EventKind::WaitRingFull => role == Role::Consumer,
-        EventKind::WaitRingEmpty => role == Role::Loader,
+        EventKind::WaitRingEmpty | EventKind::WaitCopies => role == Role::Loader,
         EventKind::Work | EventKind::WaitExchange | EventKind::WaitBarrier => true,
     }
 }

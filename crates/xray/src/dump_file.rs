@@ -14,7 +14,7 @@ const STAMP_BYTES: usize = 8 + 2 + 2 + 1 + 1;
 const COPY_BYTES: usize = 8 + 8 + 4 + 2 + 1;
 const ANCHOR_BYTES: usize = 8 + 8;
 const PHASE_BYTES: usize = 1 + 8;
-const BLOCK_BYTES: usize = 2 + 8 + 4 * 8;
+const BLOCK_BYTES: usize = 2 + 8 + 5 * 8;
 
 /// Why a file was refused as a dump. Offsets count from the file's first byte.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -145,7 +145,7 @@ fn put_count(to: &mut Vec<u8>, count: usize) {
 fn put_block(to: &mut Vec<u8>, block: &BlockDump) {
     to.extend_from_slice(&block.sm.to_le_bytes());
     to.extend_from_slice(&block.lost.to_le_bytes());
-    for stamps in [&block.consumer, &block.loader] {
+    for stamps in [&block.consumer, &block.loader, &block.epilogue] {
         put_count(to, stamps.len());
         for stamp in stamps {
             to.extend_from_slice(&stamp.clock.to_le_bytes());
@@ -246,6 +246,7 @@ impl Reader<'_> {
             lost: self.u64("a block's lost stamps")?,
             consumer: self.list("consumer stamp", STAMP_BYTES, Self::stamp)?,
             loader: self.list("loader stamp", STAMP_BYTES, Self::stamp)?,
+            epilogue: self.list("epilogue stamp", STAMP_BYTES, Self::stamp)?,
             copies: self.list("copy", COPY_BYTES, Self::copy)?,
             anchors: self.list("anchor", ANCHOR_BYTES, |from| {
                 let clock = from.u64("an anchor's clock")?;

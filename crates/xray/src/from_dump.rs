@@ -65,14 +65,17 @@ fn readings(block: usize, part: &BlockDump) -> Result<Vec<u64>, TraceError> {
     let loader: Vec<u64> = part.loader.iter().map(|stamp| stamp.clock).collect();
     let issues: Vec<u64> = part.copies.iter().map(|copy| copy.issue_clock).collect();
     in_order(block, "consumer stamp", &consumer)?;
+    let epilogue: Vec<u64> = part.epilogue.iter().map(|stamp| stamp.clock).collect();
     in_order(block, "loader stamp", &loader)?;
+    in_order(block, "epilogue stamp", &epilogue)?;
     in_order(block, "copy", &issues)?;
     let early = |copy: &dump::Copied| copy.arrival_clock < copy.issue_clock;
     if let Some(index) = part.copies.iter().position(early) {
         return Err(TraceError::EarlyArrival(StampAt { block, list: "copy", index }));
     }
     let arrivals = part.copies.iter().map(|copy| copy.arrival_clock);
-    Ok(consumer.into_iter().chain(loader).chain(issues).chain(arrivals).collect())
+    let stamps = consumer.into_iter().chain(loader).chain(epilogue);
+    Ok(stamps.chain(issues).chain(arrivals).collect())
 }
 
 fn in_order(block: usize, list: &'static str, clocks: &[u64]) -> Result<(), TraceError> {
@@ -97,6 +100,7 @@ impl Aligned {
     fn block(&mut self, block: usize, part: &BlockDump, map: &Map) -> Result<(), TraceError> {
         self.role(block, Role::Consumer, &part.consumer, map)?;
         self.role(block, Role::Loader, &part.loader, map)?;
+        self.role(block, Role::Epilogue, &part.epilogue, map)?;
         for copy in &part.copies {
             self.copy(block, copy, map)?;
         }
@@ -112,7 +116,11 @@ impl Aligned {
     ) -> Result<(), TraceError> {
         let Some(last) = stamps.last() else { return Ok(()) };
         if last.kind != EventKind::Unrecorded {
-            let list = if role == Role::Consumer { "consumer stamp" } else { "loader stamp" };
+            let list = match role {
+                Role::Consumer => "consumer stamp",
+                Role::Loader => "loader stamp",
+                Role::Epilogue => "epilogue stamp",
+            };
             return Err(TraceError::OpenEnd(StampAt { block, list, index: stamps.len() - 1 }));
         }
         for pair in stamps.windows(2) {

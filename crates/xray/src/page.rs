@@ -3,7 +3,7 @@
 //! version's unknown phase is refused, never mistaken for another.
 
 use crate::names::escaped;
-use crate::{MAX_TOKEN_NS, Meta, Spans, Streams, Trace, TraceError};
+use crate::{MAX_TOKEN_NS, Meta, Span, Spans, Streams, Trace, TraceError};
 use flate2::Compression;
 use flate2::bufread::GzDecoder;
 use flate2::write::GzEncoder;
@@ -39,10 +39,14 @@ struct File {
     #[serde(deserialize_with = "bounded::names")]
     kinds: Vec<String>,
     spans: FileSpans,
+    /// The epilogues' work and their waits for other blocks; left out if there are none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    epilogue: Option<FileSpans>,
     streams: FileStreams,
 }
 
-/// The consumers' spans. Gaps and lengths are small numbers, which compress better than times.
+/// The spans of one role, the consumers or the epilogues. Gaps and lengths are small numbers, which
+/// compress better than times.
 #[derive(Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct FileSpans {
@@ -134,7 +138,8 @@ struct FileSchema {
     schema: String,
 }
 
-/// Writes the trace as the page's file: the consumers' spans, and the copies as streams. The same
+/// Writes the trace as the page's file: the consumers' spans, the epilogues' without their waits
+/// for their own block's consumers (the rest of their time), and the copies as streams. The same
 /// trace gives the same bytes.
 pub fn write(trace: &Trace) -> Vec<u8> {
     let mut gzip = GzEncoder::new(Vec::new(), Compression::best());
@@ -185,21 +190,25 @@ fn gunzip(bytes: &[u8]) -> Result<Vec<u8>, TraceError> {
 }
 
 fn file_from_trace(trace: &Trace) -> File {
+    let epilogue = file_spans(trace, |span| {
+        span.role == Role::Epilogue && span.kind != EventKind::WaitBarrier
+    });
     File {
         schema: SCHEMA.to_owned(),
         meta: trace.meta().clone(),
         phases: Phase::ALL.iter().map(|phase| phase.name().to_owned()).collect(),
         kinds: EventKind::ALL.iter().map(|kind| kind.name().to_owned()).collect(),
-        spans: file_spans(trace),
+        spans: file_spans(trace, |span| span.role == Role::Consumer),
+        epilogue: Some(epilogue).filter(|epilogue| !epilogue.kind.is_empty()),
         streams: file_streams(trace),
     }
 }
 
-fn file_spans(trace: &Trace) -> FileSpans {
+fn file_spans(trace: &Trace, is_kept: impl Fn(&Span) -> bool) -> FileSpans {
     let counts = vec![0; usize::from(trace.meta().blocks)];
     let mut file = FileSpans { counts, ..FileSpans::default() };
     let mut before = (0, 0);
-    for span in trace.spans().iter().filter(|span| span.role == Role::Consumer) {
+    for span in trace.spans().iter().filter(is_kept) {
         let since = if before.0 == span.block { before.1 } else { 0 };
         file.counts[usize::from(span.block)] += 1;
         file.kind.push(span.kind as u8);
@@ -229,40 +238,60 @@ fn file_streams(trace: &Trace) -> FileStreams {
 }
 
 fn trace_from_file(file: File) -> Result<Trace, TraceError> {
-    let File { schema: _, meta, phases, kinds, spans, streams } = file;
+    let File { schema: _, meta, phases, kinds, spans, epilogue, streams } = file;
     let phases = known("phases", &phases, Phase::from_name)?;
     let kinds = known("kinds", &kinds, EventKind::from_name)?;
-    let spans = spans_from_file(&meta, &spans, &phases, &kinds)?;
+    let mut spans = spans_from_file("spans", Role::Consumer, &meta, &spans, &phases, &kinds)?;
+    if let Some(file) = epilogue {
+        let epilogue = spans_from_file("epilogue", Role::Epilogue, &meta, &file, &phases, &kinds)?;
+        spans = by_block(spans, epilogue)?;
+    }
     let streams = streams_from_file(&meta, streams, &phases)?;
     Trace::of_page(meta, spans, streams)
 }
 
+/// The spans of both roles, by block and by role in it. The columns of a list are equal in length.
+fn by_block(consumers: Spans, epilogues: Spans) -> Result<Spans, TraceError> {
+    for (list, spans) in [("spans", &consumers), ("epilogue", &epilogues)] {
+        if let Some((column, found)) = spans.uneven() {
+            let expected = spans.len();
+            return Err(TraceError::UnequalColumns { list, column, found, expected });
+        }
+    }
+    let mut rows: Vec<Span> = consumers.iter().chain(epilogues.iter()).collect();
+    rows.sort_by_key(|span| (span.block, span.role));
+    let mut spans = Spans::default();
+    rows.into_iter().for_each(|span| spans.push(span));
+    Ok(spans)
+}
+
 fn spans_from_file(
+    list: &'static str,
+    role: Role,
     meta: &Meta,
     file: &FileSpans,
     phases: &[Phase],
     kinds: &[EventKind],
 ) -> Result<Spans, TraceError> {
-    const LIST: &str = "spans";
     let rows = file.kind.len();
-    let block = blocks(LIST, meta, &file.counts, rows)?;
-    equal(LIST, "gap_ns", file.gap_ns.len(), rows)?;
-    equal(LIST, "length_ns", file.length_ns.len(), rows)?;
+    let block = blocks(list, meta, &file.counts, rows)?;
+    equal(list, "gap_ns", file.gap_ns.len(), rows)?;
+    equal(list, "length_ns", file.length_ns.len(), rows)?;
     let (mut begin_ns, mut end_ns) = (Vec::with_capacity(rows), Vec::with_capacity(rows));
     let mut before = (0, 0);
     for (index, &block) in block.iter().enumerate() {
         let since = if before.0 == block { before.1 } else { 0 };
-        let begin = time(LIST, index, since, file.gap_ns[index])?;
-        let end = time(LIST, index, begin, file.length_ns[index])?;
+        let begin = time(list, index, since, file.gap_ns[index])?;
+        let end = time(list, index, begin, file.length_ns[index])?;
         begin_ns.push(begin);
         end_ns.push(end);
         before = (block, end);
     }
     Ok(Spans {
         block,
-        role: vec![Role::Consumer; rows],
-        kind: named(LIST, "kind", &file.kind, kinds)?,
-        phase: named(LIST, "phase", &file.phase, phases)?,
+        role: vec![role; rows],
+        kind: named(list, "kind", &file.kind, kinds)?,
+        phase: named(list, "phase", &file.phase, phases)?,
         layer: layers(&file.layer),
         waits_on: file.waits_on.iter().map(|&on| (on != NO_BLOCK).then_some(on)).collect(),
         begin_ns,

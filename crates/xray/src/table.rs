@@ -215,10 +215,11 @@ fn loader(analysis: &Analysis, time: &LoaderTime, f: &mut Formatter<'_>) -> fmt:
     let whole = time.loaders * analysis.token_ns;
     writeln!(
         f,
-        "loaders: {:.1} % work, {:.1} % waits for a free stage, {:.1} % other waits, {:.1} % \
-         unrecorded",
+        "loaders: {:.1} % work, {:.1} % waits for stages, {:.1} % for copies, {:.1} % others, \
+         {:.1} % unrecorded",
         percent(time.work_ns, whole),
         percent(time.ring_empty_ns, whole),
+        percent(time.copies_ns, whole),
         percent(time.other_wait_ns, whole),
         percent(time.unrecorded_ns, whole)
     )

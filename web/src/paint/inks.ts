@@ -33,6 +33,8 @@ const PATTERNS: Record<WaitKind, (x: number, y: number) => boolean> = {
   wait_ring_empty: (x, y) => (x - y + SIDE) % SIDE < STROKE,
   // Checks, for own warps.
   wait_barrier: (x, y) => x % 4 < STROKE === y % 4 < STROKE,
+  // Horizontal lines, for the loader's own copies.
+  wait_copies: (_, y) => y < STROKE,
 };
 /** The checks repeat after 4 px, the others after 6. */
 const SIDES: Record<WaitKind, number> = {
@@ -40,6 +42,7 @@ const SIDES: Record<WaitKind, number> = {
   wait_ring_full: SIDE,
   wait_ring_empty: SIDE,
   wait_barrier: 4,
+  wait_copies: SIDE,
 };
 
 /** For a screen of this many device px to a CSS px. */

@@ -25,6 +25,7 @@ export const LIGHT: Theme = {
     wait_ring_full: { line: "#c048fc", ground: "#f9e6ff" },
     wait_ring_empty: { line: "#c048fc", ground: "#f9e6ff" },
     wait_barrier: { line: "#54003c", ground: "#f1dcea" },
+    wait_copies: { line: "#c048fc", ground: "#f9e6ff" },
   },
   phases: {
     embed: "#50545c",
@@ -48,6 +49,7 @@ export const DARK: Theme = {
     wait_ring_full: { line: "#c41aa6", ground: "#2b0a26" },
     wait_ring_empty: { line: "#c41aa6", ground: "#2b0a26" },
     wait_barrier: { line: "#7f3cff", ground: "#181030" },
+    wait_copies: { line: "#c41aa6", ground: "#2b0a26" },
   },
   phases: {
     embed: "#979da6",

@@ -11,18 +11,25 @@ const ONCE_A_STEP: ReadonlySet<string> = new Set(["embed", "lm_head", "argmax"])
 /** Refuses spans that contradict the metadata, each other or the contract of the trace. */
 export function checkSpans(trace: Trace): void {
   const { spans } = trace;
-  const count = spans.block.length;
-  if (count === 0) throw new TraceError("the trace has no spans");
+  if (spans.block.length === 0) throw new TraceError("the trace has no spans");
+  checkEachSpan(trace);
   let first = Number.POSITIVE_INFINITY;
   let last = 0;
-  for (let row = 0; row < count; row++) {
-    checkStep(trace.meta, spans, row, refuseSpan);
-    if (at(spans.endNs, row) === at(spans.beginNs, row)) refuseSpan(spans, row, "has no length");
-    checkKind(trace, row);
+  for (let row = 0; row < spans.block.length; row++) {
     first = Math.min(first, at(spans.beginNs, row));
     last = Math.max(last, at(spans.endNs, row));
   }
   checkEnds(trace, first, last);
+}
+
+/** Refuses spans that contradict the metadata or each other, of whatever role. */
+export function checkEachSpan(trace: Pick<Trace, "meta" | "spans">): void {
+  const { meta, spans } = trace;
+  for (let row = 0; row < spans.block.length; row++) {
+    checkStep(meta, spans, row, refuseSpan);
+    if (at(spans.endNs, row) === at(spans.beginNs, row)) refuseSpan(spans, row, "has no length");
+    checkKind(trace, row);
+  }
 }
 
 /**
@@ -83,7 +90,7 @@ function checkStep<Table extends Steps>(
 }
 
 /** Only a wait on an exchange may name another block, and that block must exist. */
-function checkKind({ meta, spans }: Trace, row: number): void {
+function checkKind({ meta, spans }: Pick<Trace, "meta" | "spans">, row: number): void {
   const kind = at(spans.kind, row);
   if (kind === UNRECORDED) refuseSpan(spans, row, "is a span, but should be a gap");
   const waitsOn = at(spans.waitsOn, row);

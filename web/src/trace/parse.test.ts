@@ -94,6 +94,15 @@ describe("files that are traces", () => {
     expect(refusal(() => {}, file)).toBe("accepted");
   });
 
+  test("the epilogue's spans are checked, and have no row", () => {
+    const file = small();
+    const plain = traceFromJson(JSON.stringify(file));
+    const more = { ...file, epilogue: file.spans };
+    expect(traceFromJson(JSON.stringify(more))).toEqual(plain);
+    const wrong = { ...file, epilogue: { ...file.spans, kind: file.spans.kind.slice(1) } };
+    expect(() => traceFromJson(JSON.stringify(wrong))).toThrow(/epilogue/);
+  });
+
   test("gzipped or not gives the same", async () => {
     const file = gpuTraceFile({ blocks: 8, layers: 28 });
     const plain = await traceFromFile(bytes(JSON.stringify(file)));
@@ -343,7 +352,7 @@ describe("refusals by name", () => {
       },
     ],
     [
-      "spans.kind[0] is 7, not a whole number between 0 and 5",
+      "spans.kind[0] is 7, not a whole number between 0 and 6",
       (f) => {
         f.spans.kind[0] = 7;
       },

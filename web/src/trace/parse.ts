@@ -2,14 +2,14 @@
 // same words.
 
 import { EVENT_KINDS, NO_BLOCK, NO_LAYER, PHASES } from "../abi";
-import { checkSpans, checkStreams } from "./check";
+import { checkEachSpan, checkSpans, checkStreams } from "./check";
 import { Columns } from "./columns";
 import { TraceError } from "./error";
 import { metaFromFile } from "./meta";
 import type { Spans, Streams, Trace } from "./trace";
 import { at } from "./trace";
 import { textFromFile } from "./unpack";
-import { MAX_TOKEN_NS, names, object, U32 } from "./values";
+import { MAX_TOKEN_NS, names, object, objectOf, U32 } from "./values";
 
 export const SCHEMA = "monolith-trace/2";
 /** Version 1 has no counts, no streams and only two kinds; nothing can supply what it lacks. */
@@ -33,7 +33,8 @@ export function traceFromJson(json: string): Trace {
     throw new TraceError("not a trace's JSON: the text is cut short or damaged");
   }
   checkSchema(object(file, "the file", ["schema"], true).schema);
-  const parts = object(file, "the file", FILE_FIELDS);
+  const { epilogue, ...required } = objectOf(file, "the file");
+  const parts = object(required, "the file", FILE_FIELDS);
   const meta = metaFromFile(parts.meta);
   const phases = names(parts.phases, "phases", PHASES);
   const kinds = names(parts.kinds, "kinds", EVENT_KINDS);
@@ -50,6 +51,11 @@ export function traceFromJson(json: string): Trace {
   };
   checkSpans(trace);
   checkStreams(trace);
+  if (epilogue !== undefined) {
+    // Who published when: the analysis needs it, the page has no row for it.
+    const columns = new Columns(epilogue, "epilogue", SPAN_FIELDS, meta.blocks);
+    checkEachSpan({ meta, spans: spansFromColumns(columns, phases, kinds) });
+  }
   return trace;
 }
 

@@ -81,6 +81,7 @@ export const WAIT_KINDS = [
   "wait_ring_full",
   "wait_ring_empty",
   "wait_barrier",
+  "wait_copies",
 ] as const satisfies readonly EventKind[];
 
 export type WaitKind = (typeof WAIT_KINDS)[number];

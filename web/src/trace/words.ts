@@ -132,6 +132,8 @@ function deed(trace: Trace, span: number): string {
       return `waited ${time} for room to load weights of ${step}`;
     case "wait_barrier":
       return `waited ${time} for its other warps, in ${step}`;
+    case "wait_copies":
+      return `waited ${time} for its copies in flight, before weights of ${step}`;
     default:
       return `${step}, worked ${time}`;
   }
@@ -191,5 +193,7 @@ export function waitMeaning(meta: Meta, kind: WaitKind): string {
       return "room to load weights";
     case "wait_barrier":
       return `the ${unit(meta)}'s own warps`;
+    case "wait_copies":
+      return "the loader's own copies";
   }
 }

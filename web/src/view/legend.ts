@@ -25,6 +25,7 @@ const PATTERN_NAMES: Record<WaitKind, string> = {
   wait_ring_full: "vertical lines",
   wait_ring_empty: "hatched downwards",
   wait_barrier: "checked",
+  wait_copies: "horizontal lines",
 };
 
 const SWATCH = { width: 28, height: 16 };

@@ -80,10 +80,10 @@ mod tests {
     use super::super::tests::step;
     use super::*;
     use crate::plan::Plan;
-    use monolith_abi::step::output_of;
+    use monolith_abi::step::{output_of, owner_of_piece};
 
     fn error(record: &FaultRecord) -> String {
-        let producers = Producers::new(step(), 132, 20);
+        let producers = Producers::new(step(), 132);
         let about = About {
             variant: "bf16-flag".into(),
             device: "a test".into(),
@@ -102,19 +102,27 @@ mod tests {
         let plan = Plan::of(step, 132);
         for phase in [Phase::Qkv, Phase::OProj, Phase::GateUp, Phase::Down] {
             let output = output_of(phase).unwrap();
-            let slot = 3 * step.sizes.layer_units + output.slot.of(&step);
+            let slot = output.slot.unwrap();
+            let begin = 3 * step.sizes.layer_units + slot.begin.of(&step);
             for index in [0, 7, plan.width(phase) - 1] {
                 let said = error(&FaultRecord {
                     kind: WaitKind::Exchange as u32,
                     block: 9,
                     layer: 3,
                     phase: phase as u32,
-                    unit: (slot + output.place(&step, index / 2)) as u32,
+                    unit: (begin + slot.place(&step, index / 2, 0)) as u32,
                     expected: 5,
                     seen: 4,
                     ..FaultRecord::default()
                 });
-                let owner = plan.owner(phase, index);
+                // Of a value's partial sums, the first one: of an item of its own.
+                let sums = slot.sums(&step);
+                let items = output.width.of(&step) / 2 / slot.per.of(&step) * sums;
+                let item = index / 2 / slot.per.of(&step) * sums;
+                let owner = match slot.sums {
+                    Some(_) => owner_of_piece(item, 132, items),
+                    None => plan.owner(phase, index),
+                };
                 let wanted = format!("{} of layer 3 from block {owner} (unit", phase.name());
                 assert!(said.contains(&wanted) && said.starts_with("block 9"), "{said}");
                 assert!(said.contains("2s"), "{said}");
@@ -140,7 +148,7 @@ mod tests {
 
     #[test]
     fn every_filled_record_is_a_wait_of_its_role() {
-        let producers = Producers::new(step(), 132, 20);
+        let producers = Producers::new(step(), 132);
         let mut records = [FaultRecord::default(); 3 * BLOCK_RECORDS];
         for (at, block) in [(1, 0), (4, 2)] {
             records[at] = FaultRecord {

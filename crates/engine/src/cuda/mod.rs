@@ -253,15 +253,15 @@ impl CudaEngine {
     }
 
     /// Returns the owners of the values of the step at this position.
-    fn producers(&self, position: usize) -> Producers {
-        Producers::new(self.step, self.info.blocks, position)
+    fn producers(&self) -> Producers {
+        Producers::new(self.step, self.info.blocks)
     }
 
     fn fault_error(&self, cause: &FaultRecord) -> EngineError {
         // Launches run in order, so epochs and positions increase together.
         let later = epoch::steps_between(cause.epoch, self.args.epoch);
         let position = self.args.position.saturating_sub(later) as usize;
-        let producers = self.producers(position);
+        let producers = self.producers();
         let words = self.stream.clone_dtoh(&self.buffers.waits).unwrap_or_default();
         let waits = <[FaultRecord]>::ref_from_bytes(words.as_bytes()).unwrap_or_default();
         let about = About {
@@ -364,7 +364,7 @@ impl CudaEngine {
         let no_xray = || EngineError::NoXray(self.info.variant.clone());
         let recording = self.recording.as_ref().ok_or_else(no_xray)?;
         let words = recording.words(&self.stream).map_err(gpu_error)?;
-        let blocks = xray::blocks_from(&words, epoch, &self.producers(position))?;
+        let blocks = xray::blocks_from(&words, epoch, &self.producers())?;
         Ok(Dump {
             engine: self.info.engine.into(),
             variant: self.variant.headline().unwrap_or(self.variant).name.into(),

@@ -1,17 +1,18 @@
 //! Finds the block that publishes a value: the inverse of the kernel's rules (`abi::step`).
 
 use crate::plan::Plan;
+use monolith_abi::Phase;
+use monolith_abi::dump::NO_LAYER;
 use monolith_abi::step::{OUTPUTS, Output, Step, owner_of_piece};
 
 /// The owners of one step's units.
 pub(super) struct Producers {
     plan: Plan,
-    position: usize,
 }
 
 impl Producers {
-    pub(super) fn new(step: Step, blocks: usize, position: usize) -> Producers {
-        Producers { plan: Plan::of(step, blocks), position }
+    pub(super) fn new(step: Step, blocks: usize) -> Producers {
+        Producers { plan: Plan::of(step, blocks) }
     }
 
     fn step(&self) -> &Step {
@@ -33,10 +34,27 @@ impl Producers {
             return self.of_partial(within % sizes.layer_partials / sizes.partial_line);
         }
         let within = unit % sizes.layer_units;
+        self.output_at(within).map_or(0, |output| self.of_output(output, within))
+    }
+
+    /// Returns the phase whose output a unit is, and its layer ([`NO_LAYER`] for the LM head).
+    pub(super) fn place_of_unit(&self, unit: usize) -> (Phase, u16) {
+        let sizes = &self.step().sizes;
+        if unit >= sizes.final_base {
+            return (Phase::LmHead, NO_LAYER);
+        }
+        if let Some(within) = unit.checked_sub(sizes.partials_base) {
+            return (Phase::Attention, (within / sizes.layer_partials) as u16);
+        }
+        let phase = self.output_at(unit % sizes.layer_units).map_or(Phase::Qkv, |output| output.phase);
+        (phase, (unit / sizes.layer_units) as u16)
+    }
+
+    /// The phase's output in whose slot a unit lies; `within` counts from the layer's first.
+    fn output_at(&self, within: usize) -> Option<&'static Output> {
         let begin = |output: &Output| output.slot.map(|slot| slot.begin.of(self.step()));
         let starts_before = |output: &&Output| begin(output).is_some_and(|begin| begin <= within);
-        let Some(output) = OUTPUTS.iter().rev().find(starts_before) else { return 0 };
-        self.of_output(output, within)
+        OUTPUTS.iter().rev().find(starts_before)
     }
 
     /// Returns the owner of a unit of a layer phase's slot; `within` counts from the layer's first.

@@ -80,6 +80,7 @@ fn is_shown(trace: &Trace, bytes: &[u8]) -> bool {
 
 /// A step of two blocks: one streams weights, the other waits for it.
 fn dump(pace: u8) -> Dump {
+    use EventKind::WaitCopies;
     use EventKind::{Unrecorded, WaitBarrier, WaitExchange, WaitRingEmpty, WaitRingFull, Work};
     let stamp = |clock, kind, phase, layer, producer| Stamp { clock, kind, phase, layer, producer };
     let (none, first) = (NO_LAYER, 0);
@@ -94,6 +95,7 @@ fn dump(pace: u8) -> Dump {
     ];
     let loader = vec![
         stamp(1000, Work, Phase::Qkv, first, NO_BLOCK),
+        stamp(1050, WaitCopies, Phase::Down, first, NO_BLOCK),
         stamp(1100, WaitRingEmpty, Phase::Down, first, NO_BLOCK),
         stamp(2000, Unrecorded, Phase::Down, first, NO_BLOCK),
     ];
@@ -113,6 +115,11 @@ fn dump(pace: u8) -> Dump {
         sm,
         consumer,
         loader,
+        epilogue: vec![
+            stamp(1000, WaitBarrier, Phase::Qkv, first, NO_BLOCK),
+            stamp(1900, Work, Phase::Qkv, first, NO_BLOCK),
+            stamp(1950, Unrecorded, Phase::Qkv, first, NO_BLOCK),
+        ],
         copies,
         anchors: (0..5)
             .map(|at| Anchor { clock: 900 + 500 * at, global_ns: 7_000_032 + 256 * at })

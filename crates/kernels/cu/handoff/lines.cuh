@@ -50,15 +50,18 @@ struct Lines {
   __device__ static __forceinline__ bool wait(const abi::StepArgs& args, ::xray::Notes& log,
                                               const Slot& slot, Place place, u64 (&units)[N]) {
     const u32 epoch = args.epoch, begin = ptx::global_timer_1024ns();
+    xray::Missed missed;
 #pragma unroll 1
     for (u32 spins = 1;; spins++) {
       bool all = true;
 #pragma unroll
       for (int at = 0; at < N; at++) {
+        xray::misses(missed, !is_of(units[at], epoch), at);
         if (!is_of(units[at], epoch)) units[at] = ptx::load_relaxed(slot.units + place(at));
       }
 #pragma unroll
       for (int at = 0; at < N; at++) all = all && is_of(units[at], epoch);
+      xray::saw(log, all, slot.units + place(missed.at));
       if (all) return true;
       if (spins % SPINS_PER_LOOK != 0) continue;
       int missing = place(0);

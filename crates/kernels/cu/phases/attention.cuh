@@ -494,6 +494,7 @@ __device__ __forceinline__ void keep_output(Consumer& my, bool is_local) {
 // Takes an item's weights: this warp's tile and slice.
 __device__ __forceinline__ void take_output_weights(Consumer& my, u32 layer, uint4 (&a)[Output::STEPS]) {
   const int tile = my.warp() / Output::SLICES;
+  xray::note(my.log, abi::Moment::Entered, xray::matvec(layer, abi::Phase::OProj));
   wait_for_stages<Output::PIECES>(my, layer, abi::Phase::OProj);
   const u8* part = stage_at(my, tile / Output::STAGE_PARTS) + tile % Output::STAGE_PARTS * Output::PART_BYTES;
 #pragma unroll
@@ -535,7 +536,7 @@ __device__ __forceinline__ void exchange_shares(Consumer& my, int splits) {
     my.begin_phase(abi::Phase::OProj);
     const Item item = item_at(my, index);
     if (item.rank >= splits) continue;
-    xray::note(my.log, abi::Moment::Entered, my.layer);
+    xray::note(my.log, abi::Moment::Attends, my.layer);
     const HeadConstants constants = head_constants(my, my.layer);
     Loaded<HEADS> loaded;
     load_positions<HEADS>(my, my.layer, item.kv_head, {item.rank, splits}, 0, loaded);
@@ -543,7 +544,9 @@ __device__ __forceinline__ void exchange_shares(Consumer& my, int splits) {
     wait_for_buffer(my, my.round % 2);
     if (index > 0) my.sync();
     const Newest newest = attend<HEADS>(my, my.layer, item, {item.rank, splits}, true, constants, loaded);
+    xray::note(my.log, abi::Moment::Arrived);
     my.sync();
+    xray::note(my.log, abi::Moment::Passed);
     publish_share(my, my.layer, item);
     write_newest(my, my.layer, item.kv_head, newest);
   }
@@ -563,6 +566,7 @@ __device__ __forceinline__ void attend_and_project(Consumer& my) {
     // Before a second item: slower warps may still read the first one's sums.
     if (index > 0) my.sync();
     if (is_local) {
+      xray::note(my.log, abi::Moment::Attends, my.layer);
       const HeadConstants constants = head_constants(my, my.layer);
       Loaded<LOCAL_HEADS> loaded;
       load_positions<LOCAL_HEADS>(my, my.layer, item.kv_head, {0, 1}, 0, loaded);
@@ -574,9 +578,11 @@ __device__ __forceinline__ void attend_and_project(Consumer& my) {
     }
     // Between arrival and wait, since attention would spill with these 16 registers more.
     arrive_attended(my);
+    xray::note(my.log, abi::Moment::Arrived);
     write_newest(my, my.layer, item.kv_head, newest);
     take_output_weights(my, my.layer, a);
     wait_for_attended(my, index, items_of(my));
+    xray::note(my.log, abi::Moment::Passed);
     keep_output(my, is_local);
     float none = 0.f;
     multiply<1, Output::STEPS, false>(my, a, buffer, none);

@@ -64,6 +64,7 @@ __device__ __forceinline__ bool wait_for_best(const abi::StepArgs& args, const S
     ptx::load_relaxed_pair(slot.units + 2 * block, logit, row);
     if (u32(logit >> 32) == args.epoch && u32(row >> 32) == args.epoch) {
       best.consider(__uint_as_float(u32(logit)), u32(row));
+      xray::saw_best(slot.units + 2 * block, spins);
       return true;
     }
     if (spins % SPINS_PER_LOOK != 0) continue;
@@ -84,6 +85,7 @@ __device__ __forceinline__ void argmax(const abi::StepArgs& args, Best best, boo
     ptx::store_relaxed(slot.units + 2 * blockIdx.x, final_word(__float_as_uint(best.logit), args.epoch));
     ptx::store_relaxed(slot.units + 2 * blockIdx.x + 1, final_word(best.row, args.epoch));
   }
+  xray::best_published();
   if (blockIdx.x != 0 || failed) return;
   best = nothing();
   bool ok = true;

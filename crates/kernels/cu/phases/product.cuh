@@ -185,7 +185,6 @@ __device__ __forceinline__ void multiply(Consumer& my, const uint4 (&a)[TILES * 
 
 // Ends a round: the partial sums are the epilogue's.
 __device__ __forceinline__ void end_round(Consumer& my, int buffer) {
-  xray::note(my.log, abi::Moment::Multiplied);
   ptx::partials_arrive<shape::EPILOGUE_THREADS>(buffer);
   my.round++;
 }
@@ -221,6 +220,7 @@ __device__ __forceinline__ void normed_product(Consumer& my, bool is_first) {
 #pragma unroll 1
   do {
     my.begin_phase(W::ROW.phase);
+    xray::note(my.log, abi::Moment::Entered, xray::matvec(my.layer, W::ROW.phase));
     uint4 a[W::TILES * W::STEPS];
     u32 weights[W::LANE_PAIRS] = {};
     const u32* norm = norm_of<W>(my);
@@ -234,7 +234,7 @@ __device__ __forceinline__ void normed_product(Consumer& my, bool is_first) {
     wait_for_buffer(my, buffer);
     float squares = 0.f;
     if (gathers) {
-      xray::note(my.log, abi::Moment::Asked, 0);
+      xray::note(my.log, abi::Moment::Asked, xray::matvec(my.layer, W::ROW.phase));
       if (!is_first) add_to_residual<W, From>(my, input_of<W>(my));
       xray::note(my.log, abi::Moment::Gathered);
 #pragma unroll
@@ -259,12 +259,13 @@ __device__ __forceinline__ void down_product(Consumer& my) {
 #pragma unroll 1
   for (int item = items.x; item < items.y; item++) {
     my.begin_phase(W::ROW.phase);
+    xray::note(my.log, abi::Moment::Entered, xray::matvec(my.layer, W::ROW.phase));
     uint4 a[W::STEPS];
     take_weights<W>(my, my.layer, a);
     const Slot from = slot_of(my.args, my.layer, abi::Phase::GateUp, shape::GATE_UP_SLOT);
     const int buffer = my.round % 2, begin = item % shape::DOWN_SPLITS * (W::COLUMNS / 2);
     wait_for_buffer(my, buffer);
-    xray::note(my.log, abi::Moment::Asked, 0);
+    xray::note(my.log, abi::Moment::Asked, xray::matvec(my.layer, abi::Phase::Down));
     const auto used = [&](int at) { return W::has_pair(at * 32 + my.lane(), my.warp()); };
     const auto place = [&](int at) { return GateUpSums::place(begin + W::pair_of(at * 32 + my.lane(), my.warp()), 0); };
     inject_delay(my.args, from.layer, from.phase);

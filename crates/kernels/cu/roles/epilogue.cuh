@@ -12,6 +12,7 @@ struct Epilogue_ {
   u32 round = 0;
   bool failed = false;
   head::Best best = head::nothing();
+  xray::Rounds log{args};
 
   __device__ __forceinline__ int lane() const { return threadIdx.x % 32; }
 };
@@ -104,14 +105,17 @@ __device__ __forceinline__ void load_scales(const Epilogue_& my, const u8* matri
 __device__ __forceinline__ int begin_sums(Epilogue_& my) {
   const int buffer = my.round % 2;
   ptx::partials_sync<shape::EPILOGUE_THREADS>(buffer);
+  xray::sums_begin(my.log);
   my.failed = *static_cast<volatile u32*>(&my.shared.failed[0]) != 0;
   return buffer;
 }
 
 // Releases their buffer.
 __device__ __forceinline__ void end_sums(Epilogue_& my, int buffer) {
+  xray::sums_end(my.log);
   __syncwarp();
   if (my.lane() == 0) ptx::mbarrier_arrive(&my.shared.read[buffer]);
+  xray::keep(my.log, my.args);
   my.round++;
 }
 

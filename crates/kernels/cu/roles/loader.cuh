@@ -27,6 +27,7 @@ struct Loader {
     if (issued < most) return true;
     const u32 oldest = issued - most, stage = oldest % shape::STAGES;
     const u32 parity = oldest / shape::STAGES % 2, begin = ptx::global_timer_1024ns();
+    xray::waits_for_copies(stamps, &shared.full[stage], parity);
     while (!ptx::mbarrier_try_wait(&shared.full[stage], parity)) {
       const Wait wait = {abi::WaitKind::RingFull, layer, phase, stage, parity};
       if (is_over(args, begin, 2, wait, parity ^ 1u)) return false;

@@ -6,7 +6,7 @@ use monolith_abi::{EventKind, Phase, Role};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// Time of one phase, consumers only.
+/// Time of one phase: the consumers', unless it says otherwise.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct PhaseTime {
     /// The phase.
@@ -26,7 +26,10 @@ pub struct PhaseTime {
     pub wait_ring_ns: u64,
     /// Waits at barriers in it, all blocks together.
     pub wait_barrier_ns: u64,
-    /// Wall time: first begin of work to last end, summed over the layers.
+    /// Work of the epilogues in it, all blocks together.
+    pub epilogue_ns: u64,
+    /// Wall time: first begin of work to last end (the epilogues' included), summed over the
+    /// layers.
     pub window_ns: u64,
     /// Bytes it reads, if the trace says.
     pub bytes: Option<u64>,
@@ -113,6 +116,8 @@ pub struct LoaderTime {
     pub work_ns: u64,
     /// Waits for a free stage of the ring.
     pub ring_empty_ns: u64,
+    /// Waits for its own copies, of which only so many may be in flight.
+    pub copies_ns: u64,
     /// Other waits.
     pub other_wait_ns: u64,
     /// Time that no span covers.
@@ -121,6 +126,10 @@ pub struct LoaderTime {
 
 fn consumers(trace: &Trace) -> impl Iterator<Item = Span> {
     trace.spans().iter().filter(|span| span.role == Role::Consumer)
+}
+
+fn epilogues(trace: &Trace) -> impl Iterator<Item = Span> {
+    trace.spans().iter().filter(|span| span.role == Role::Epilogue)
 }
 
 /// Each block's consumers' time.
@@ -139,8 +148,8 @@ pub(super) fn block_times(trace: &Trace, index: &Index) -> Vec<BlockTime> {
                 time.barrier_weights_ns += weights;
                 time.barrier_skew_ns += length - weights;
             }
-            // The checks of a trace refuse such spans of consumers.
-            EventKind::WaitRingEmpty | EventKind::Unrecorded => continue,
+            // Never of consumers: a trace has no such spans.
+            EventKind::WaitRingEmpty | EventKind::WaitCopies | EventKind::Unrecorded => continue,
         }
         time.unrecorded_ns -= length;
     }
@@ -159,6 +168,7 @@ pub(super) fn loader_time(trace: &Trace) -> Option<LoaderTime> {
         match span.kind {
             EventKind::Work => time.work_ns += span.duration_ns(),
             EventKind::WaitRingEmpty => time.ring_empty_ns += span.duration_ns(),
+            EventKind::WaitCopies => time.copies_ns += span.duration_ns(),
             _ => time.other_wait_ns += span.duration_ns(),
         }
     }
@@ -209,15 +219,24 @@ fn phase_time(trace: &Trace, phase: Phase) -> Option<PhaseTime> {
     let meta = trace.meta();
     let mut work = vec![0; usize::from(meta.blocks)];
     let mut windows: BTreeMap<Option<u16>, (u64, u64)> = BTreeMap::new();
-    let (mut named, mut exchange, mut ring, mut barrier) = (false, 0, 0, 0);
+    let (mut named, mut epilogue, mut exchange, mut ring, mut barrier) = (false, 0, 0, 0, 0);
+    let mut in_window = |span: &Span| {
+        let window = windows.entry(span.layer).or_insert((span.begin_ns, span.end_ns));
+        *window = (window.0.min(span.begin_ns), window.1.max(span.end_ns));
+    };
+    for span in epilogues(trace).filter(|span| span.phase == phase && span.kind == EventKind::Work)
+    {
+        named = true;
+        epilogue += span.duration_ns();
+        in_window(&span);
+    }
     for span in consumers(trace).filter(|span| span.phase == phase) {
         named = true;
         let length = span.duration_ns();
         match span.kind {
             EventKind::Work => {
                 work[usize::from(span.block)] += length;
-                let window = windows.entry(span.layer).or_insert((span.begin_ns, span.end_ns));
-                *window = (window.0.min(span.begin_ns), window.1.max(span.end_ns));
+                in_window(&span);
             }
             EventKind::WaitExchange => exchange += length,
             EventKind::WaitRingFull => ring += length,
@@ -238,6 +257,7 @@ fn phase_time(trace: &Trace, phase: Phase) -> Option<PhaseTime> {
         wait_exchange_ns: exchange,
         wait_ring_ns: ring,
         wait_barrier_ns: barrier,
+        epilogue_ns: epilogue,
         window_ns,
         bytes,
         gb_per_s: bytes.filter(|_| window_ns > 0).map(|bytes| bytes as f64 / window_ns as f64),

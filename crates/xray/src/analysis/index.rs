@@ -12,15 +12,26 @@ pub(super) type Part = (Option<u16>, Phase);
 pub(super) struct Index {
     /// Rows of each block's consumer spans.
     consumer_rows: Vec<Range<usize>>,
-    /// Begin and end of each block's work spans of a part, in order.
-    work_times: BTreeMap<(u16, Part), Vec<(u64, u64)>>,
+    /// Rows of each block's epilogue spans.
+    epilogue_rows: Vec<Range<usize>>,
+    /// Begins and ends of each block's work spans of a part, in order: those of the role that
+    /// publishes it.
+    work_ends: BTreeMap<(u16, Part), Work>,
     /// When the last weights of a part had arrived in a block.
     arrivals: BTreeMap<(u16, Part), u64>,
     /// Publications of each part that some block waits for.
     publications: BTreeMap<Part, Vec<Publication>>,
 }
 
-/// The publication of a block's part of a hand-off: the end of the block's last work of the part.
+/// A block's work on a part.
+struct Work {
+    /// The epilogue's, where there is one; else the consumers'.
+    role: Role,
+    /// Begins and ends.
+    spans: Vec<(u64, u64)>,
+}
+
+/// A block's part of a hand-off, published when the block's last work of the part ends.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Publication {
     pub block: u16,
@@ -31,13 +42,14 @@ impl Index {
     pub fn of(trace: &Trace) -> Index {
         let mut index = Index {
             consumer_rows: vec![0..0; usize::from(trace.meta().blocks)],
-            work_times: BTreeMap::new(),
+            epilogue_rows: vec![0..0; usize::from(trace.meta().blocks)],
+            work_ends: BTreeMap::new(),
             arrivals: BTreeMap::new(),
             publications: BTreeMap::new(),
         };
         let mut awaited = BTreeSet::new();
         for (row, span) in trace.spans().iter().enumerate() {
-            if span.role == Role::Consumer {
+            if span.role != Role::Loader {
                 index.add(row, &span);
                 if span.kind == EventKind::WaitExchange {
                     awaited.insert(part(&span));
@@ -54,17 +66,25 @@ impl Index {
     }
 
     fn add(&mut self, row: usize, span: &Span) {
-        let rows = &mut self.consumer_rows[usize::from(span.block)];
+        let is_epilogue = span.role == Role::Epilogue;
+        let all = if is_epilogue { &mut self.epilogue_rows } else { &mut self.consumer_rows };
+        let rows = &mut all[usize::from(span.block)];
         *rows = if rows.end == 0 { row..row + 1 } else { rows.start..row + 1 };
-        if span.kind == EventKind::Work {
-            let ends = self.work_times.entry((span.block, part(span))).or_default();
-            ends.push((span.begin_ns, span.end_ns));
+        if span.kind != EventKind::Work {
+            return;
         }
+        let nothing = || Work { role: span.role, spans: Vec::new() };
+        let work = self.work_ends.entry((span.block, part(span))).or_insert_with(nothing);
+        // A block's consumers come first.
+        if work.role != span.role {
+            *work = nothing();
+        }
+        work.spans.push((span.begin_ns, span.end_ns));
     }
 
     fn collect_publications(&mut self, awaited: &BTreeSet<Part>) {
-        for (&(block, part), ends) in &self.work_times {
-            if let (true, Some(&(_, at_ns))) = (awaited.contains(&part), ends.last()) {
+        for (&(block, part), work) in &self.work_ends {
+            if let (true, Some(&(_, at_ns))) = (awaited.contains(&part), work.spans.last()) {
                 self.publications.entry(part).or_default().push(Publication { block, at_ns });
             }
         }
@@ -73,26 +93,30 @@ impl Index {
         }
     }
 
-    /// Rows of a block's consumer spans.
-    pub fn consumer_rows(&self, block: u16) -> Range<usize> {
-        self.consumer_rows[usize::from(block)].clone()
+    /// Rows of a block's spans of a role that computes.
+    pub fn rows(&self, block: u16, role: Role) -> Range<usize> {
+        let is_epilogue = role == Role::Epilogue;
+        let all = if is_epilogue { &self.epilogue_rows } else { &self.consumer_rows };
+        all[usize::from(block)].clone()
     }
 
-    /// When a producer had published its part, as seen by a wait that ended at `until_ns`: the end
-    /// of its last work that began before then and ended no more than `slack_ns` after then.
+    /// When a producer had published its part, as seen by a wait that ended at `until_ns`, and the
+    /// role that did: the end of its last work that began before then and ended no later than
+    /// `slack_ns` after.
     pub fn published_ns(
         &self,
         block: u16,
         part: Part,
         until_ns: u64,
         slack_ns: u64,
-    ) -> Option<u64> {
-        let ends = self.work_times.get(&(block, part))?;
-        // A block does one thing at a time, so begins and ends are both in order.
+    ) -> Option<(u64, Role)> {
+        let work = self.work_ends.get(&(block, part))?;
+        let ends = &work.spans;
+        // A block does one thing at a time: begins and ends are both in order.
         let begun = ends.partition_point(|&(begin, _)| begin < until_ns);
         let ended = ends.partition_point(|&(_, end)| end <= until_ns + slack_ns);
         let last = begun.min(ended).checked_sub(1)?;
-        Some(ends[last].1.min(until_ns))
+        Some((ends[last].1.min(until_ns), work.role))
     }
 
     /// When the last weights of a part had arrived in a block.

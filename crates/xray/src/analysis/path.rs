@@ -4,6 +4,8 @@
 //!
 //! - Work is compute. Its part after half of the producers of the same hand-off had published is
 //!   skew: with evenly loaded blocks it would not exist.
+//! - Where a block's epilogue warp publishes, the chain goes from there to its last consumer warp's
+//!   arrival, and on with the consumers.
 //! - A wait on an exchange whose producer published after the wait began: the chain continues at
 //!   the producer when it published, and the time from there to the wait's end is hand-off latency.
 //! - Any other wait on an exchange is hand-off latency as a whole, and the chain stays on the
@@ -151,6 +153,8 @@ struct Walk<'a> {
     trace: &'a Trace,
     index: &'a Index,
     block: u16,
+    /// The consumers or the epilogue.
+    role: Role,
     now_ns: u64,
     jumps: u64,
     segments: Vec<PathSegment>,
@@ -162,11 +166,12 @@ impl<'a> Walk<'a> {
         let work = trace
             .spans()
             .iter()
-            .filter(|span| span.kind == EventKind::Work && span.role == Role::Consumer);
+            .filter(|span| span.kind == EventKind::Work && span.role != Role::Loader);
         let last = work.max_by_key(|span| (span.phase == Phase::Argmax, span.end_ns));
-        let (block, end_ns) = last.map_or((0, 0), |span| (span.block, span.end_ns));
+        let (block, role, end_ns) =
+            last.map_or((0, Role::Consumer, 0), |span| (span.block, span.role, span.end_ns));
         let now_ns = trace.meta().token_ns;
-        let mut walk = Walk { trace, index, block, now_ns, jumps: 0, segments: Vec::new() };
+        let mut walk = Walk { trace, index, block, role, now_ns, jumps: 0, segments: Vec::new() };
         walk.back_to(end_ns, PathClass::Unrecorded, None);
         walk
     }
@@ -174,6 +179,9 @@ impl<'a> Walk<'a> {
     /// Follows one link back. A jump to a producer may leave the time as it is; the next step is
     /// then that producer's work and goes back in time, so the walk ends.
     fn step(&mut self) {
+        if self.role == Role::Epilogue && !self.epilogue_is_busy() {
+            self.role = Role::Consumer;
+        }
         let Some(span) = self.span_before_now() else {
             return self.back_to(0, PathClass::Unrecorded, None);
         };
@@ -194,8 +202,8 @@ impl<'a> Walk<'a> {
                 self.back_to(span.begin_ns, PathClass::Weights, of);
             }
             EventKind::WaitRingFull => self.back_to(span.begin_ns, PathClass::Weights, of),
-            // The checks of a trace refuse such spans of consumers.
-            EventKind::WaitRingEmpty | EventKind::Unrecorded => {
+            // Never of consumers: a trace has no such spans.
+            EventKind::WaitRingEmpty | EventKind::WaitCopies | EventKind::Unrecorded => {
                 self.back_to(span.begin_ns, PathClass::Unrecorded, of);
             }
         }
@@ -207,20 +215,28 @@ impl<'a> Walk<'a> {
     fn handoff(&mut self, span: &Span) {
         let slack_ns = 2 * self.trace.meta().clock_error_ns;
         let producer = span.waits_on.and_then(|block| {
-            let at_ns = self.index.published_ns(block, part(span), self.now_ns, slack_ns)?;
-            (at_ns > span.begin_ns).then_some((block, at_ns))
+            let (at_ns, role) = self.index.published_ns(block, part(span), self.now_ns, slack_ns)?;
+            (at_ns > span.begin_ns).then_some((block, role, at_ns))
         });
-        let back_to_ns = producer.map_or(span.begin_ns, |(_, at_ns)| at_ns);
+        let back_to_ns = producer.map_or(span.begin_ns, |(.., at_ns)| at_ns);
         self.back_to(back_to_ns, PathClass::Handoff, Some(part(span)));
-        if let Some((block, _)) = producer {
-            self.block = block;
+        if let Some((block, role, _)) = producer {
+            (self.block, self.role) = (block, role);
             self.jumps += 1;
         }
     }
 
-    /// Returns the last consumer span of the block that begins before now.
+    /// Whether the epilogue worked or waited for other blocks just before now. Otherwise it waited
+    /// for its own block's consumers, so that the chain goes on with them.
+    fn epilogue_is_busy(&self) -> bool {
+        let is_busy =
+            |span: Span| span.end_ns >= self.now_ns && span.kind != EventKind::WaitBarrier;
+        self.span_before_now().is_some_and(is_busy)
+    }
+
+    /// Returns the last span of the block and role that begins before now.
     fn span_before_now(&self) -> Option<Span> {
-        let rows = self.index.consumer_rows(self.block);
+        let rows = self.index.rows(self.block, self.role);
         let begins = &self.trace.spans().begin_ns[rows.clone()];
         let count = begins.partition_point(|&begin| begin < self.now_ns);
         count.checked_sub(1).map(|last| self.trace.spans().row(rows.start + last))

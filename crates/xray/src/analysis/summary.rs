@@ -78,8 +78,11 @@ fn layers_window(trace: &Trace) -> Option<(u64, u64)> {
     let consumers = || trace.spans().iter().filter(|span| span.role == Role::Consumer);
     let first = consumers().filter(|span| span.phase == Phase::Qkv && span.layer == Some(0));
     let begin = first.map(|span| span.begin_ns).min()?;
-    let last = consumers().filter(|span| {
-        span.kind == EventKind::Work && span.phase == Phase::Down && span.layer == Some(last_layer)
+    let last = trace.spans().iter().filter(|span| {
+        span.role != Role::Loader
+            && span.kind == EventKind::Work
+            && span.phase == Phase::Down
+            && span.layer == Some(last_layer)
     });
     let end = last.map(|span| span.end_ns).max()?;
     (begin < end).then_some((begin, end))

@@ -71,10 +71,17 @@ fn producer(span: &Span) -> Option<Producer> {
     Some((block, (span.phase, span.layer)))
 }
 
+/// The work that publishes: the epilogue's, where there is one, else the consumers'.
 fn work_by_producer(spans: &[Span]) -> BTreeMap<Producer, Vec<usize>> {
+    let mut work = work_of(spans, Role::Consumer);
+    work.append(&mut work_of(spans, Role::Epilogue));
+    work
+}
+
+fn work_of(spans: &[Span], role: Role) -> BTreeMap<Producer, Vec<usize>> {
     let mut work: BTreeMap<Producer, Vec<usize>> = BTreeMap::new();
     for (row, span) in spans.iter().enumerate() {
-        if span.kind == EventKind::Work && span.role == Role::Consumer {
+        if span.kind == EventKind::Work && span.role == role {
             work.entry((span.block, (span.phase, span.layer))).or_default().push(row);
         }
     }

@@ -4,7 +4,7 @@
 //! counters. [`chrome`] has the slices and the flows in JSON, [`speedscope`] only the slices.
 //! [`csv`] has rows for a spreadsheet; [`gantt`] is a picture.
 //!
-//! A block has up to three kinds of tracks: its consumers, its loader and its weight stream.
+//! Tracks of one block, in all of them: its consumers, its epilogue, its loader, its weight stream.
 
 mod chrome;
 mod counters;
@@ -34,6 +34,7 @@ fn wait_name(kind: EventKind) -> Option<&'static str> {
         EventKind::WaitRingFull => Some("wait:weights"),
         EventKind::WaitRingEmpty => Some("wait:stage"),
         EventKind::WaitBarrier => Some("wait:barrier"),
+        EventKind::WaitCopies => Some("wait:copies"),
         EventKind::Work | EventKind::Unrecorded => None,
     }
 }

@@ -18,6 +18,7 @@ pub(super) struct Track {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum TrackKind {
     Consumers,
+    Epilogue,
     Loader,
     /// A lane of the weight stream.
     Stream(usize),
@@ -60,7 +61,7 @@ impl What {
         match self {
             What::Layer(_) => None,
             What::Span(_, span) if span.kind.is_wait() => Some("wait"),
-            What::Span(_, span) if span.role == Role::Consumer => Some("compute"),
+            What::Span(_, span) if span.role != Role::Loader => Some("compute"),
             What::Span(..) | What::Stream(_) => Some("stream"),
         }
     }
@@ -109,6 +110,7 @@ impl Track {
         let block = self.block;
         match self.kind {
             TrackKind::Consumers => format!("blk {block:03} consumers"),
+            TrackKind::Epilogue => format!("blk {block:03} epilogue"),
             TrackKind::Loader => format!("blk {block:03} loader"),
             TrackKind::Stream(0) => format!("blk {block:03} weight stream"),
             TrackKind::Stream(lane) => format!("blk {block:03} weight stream {}", lane + 1),
@@ -120,12 +122,13 @@ impl Track {
         let block = self.block;
         match self.kind {
             TrackKind::Consumers => format!("Block {block}: its work and its waits."),
-            TrackKind::Loader => {
-                format!("Block {block}: the lane that copies weights into the ring.")
+            TrackKind::Epilogue => {
+                format!("Block {block}: the warp that adds up the others' sums and publishes.")
             }
+            TrackKind::Loader => format!("Block {block}: the lane that streams the weights."),
             TrackKind::Stream(_) => format!(
-                "Block {block}: weights in flight, from the issue of a phase's first copy to the \
-                 arrival of its last. Phases that overlap are on further tracks."
+                "Block {block}: weights on their way, from a phase's first copy issued to its last \
+                 arrived. Phases that overlap are on further tracks."
             ),
         }
     }
@@ -156,6 +159,7 @@ fn span_tracks(trace: &Trace) -> Vec<Track> {
         kind: match spans[0].1.role {
             Role::Consumer => TrackKind::Consumers,
             Role::Loader => TrackKind::Loader,
+            Role::Epilogue => TrackKind::Epilogue,
         },
         slices: under_layers(spans.iter().map(span_slice)),
     });

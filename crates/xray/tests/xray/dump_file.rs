@@ -9,7 +9,7 @@ const HEADER: usize = 52;
 
 /// A file with this body, and the right length and sha256 in its header.
 fn file_of(body: &[u8]) -> Vec<u8> {
-    let version = 2_u32.to_le_bytes();
+    let version = 3_u32.to_le_bytes();
     let length = (body.len() as u64).to_le_bytes();
     [&b"MONOXRAY"[..], &version, &length, &Sha256::digest(body)[..], body].concat()
 }
@@ -64,7 +64,7 @@ fn files_of_something_else() {
     old[8] = 1;
     assert_eq!(
         refusal(&old).to_string(),
-        "the dump's version is 1, this program reads 2: record it again"
+        "the dump's version is 1, this program reads 3: record it again"
     );
 }
 
@@ -95,8 +95,8 @@ fn wrong_bodies_with_a_right_sha256() {
     assert!(blocks.contains(": 1000000 x block do not fit"), "{blocks}");
     let stamp = pace + 1 + 8 + 2 + 8 + 8;
     let kind = HEADER + stamp + 12;
-    assert_eq!(changed(stamp + 12, &[6]), format!("byte {kind}: 6 is not a valid kind"));
-    assert_eq!(changed(stamp + 13, &[8]), format!("byte {}: 8 is not a valid phase", kind + 1));
+    assert_eq!(changed(stamp + 12, &[7]), format!("byte {kind}: 7 is no kind"));
+    assert_eq!(changed(stamp + 13, &[8]), format!("byte {}: 8 is no phase", kind + 1));
     let longer = [&body[..], b"end"].concat();
     let trailing = refusal(&file_of(&longer));
     assert_eq!(trailing, DumpError::Trailing { at: HEADER + body.len(), left: 3 });

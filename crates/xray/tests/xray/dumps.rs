@@ -39,12 +39,18 @@ pub fn copy(issue_clock: u64, arrival_clock: u64, phase: Phase, layer: u16, byte
 
 /// A block whose clock is the shared one, in nanoseconds.
 pub fn block_of(consumer: Vec<Stamp>, loader: Vec<Stamp>, copies: Vec<Copied>) -> BlockDump {
-    let stamps = consumer.iter().chain(&loader).map(|stamp| stamp.clock);
-    let clocks: Vec<u64> = stamps.chain(copies.iter().map(|copy| copy.arrival_clock)).collect();
+    anchored(BlockDump { sm: NO_SM, consumer, loader, copies, ..BlockDump::default() })
+}
+
+/// With anchors around all times.
+fn anchored(mut block: BlockDump) -> BlockDump {
+    let stamps = block.consumer.iter().chain(&block.loader).chain(&block.epilogue);
+    let arrivals = block.copies.iter().map(|copy| copy.arrival_clock);
+    let clocks: Vec<u64> = stamps.map(|stamp| stamp.clock).chain(arrivals).collect();
     let first = clocks.iter().copied().min().unwrap_or(1000);
     let last = clocks.iter().copied().max().unwrap_or(1000) + 1000;
-    let anchors = [first, last].map(|at| Anchor { clock: at, global_ns: at }).to_vec();
-    BlockDump { sm: NO_SM, consumer, loader, copies, anchors, lost: 0 }
+    block.anchors = [first, last].map(|at| Anchor { clock: at, global_ns: at }).to_vec();
+    block
 }
 
 pub fn dump_of(layers: u16, blocks: Vec<BlockDump>) -> Dump {
@@ -157,18 +163,18 @@ fn draft() -> impl Strategy<Value = Draft> {
     (0..50_u64, 0..5000_u64, phase, kind, any::<u16>(), any::<Option<u16>>())
 }
 
-/// Stamps of drafts one after another; `other` stands for the kind that the role has not.
+/// Stamps of drafts one after another; `other` stands for the kinds that the role has not.
 fn lay_out(
     blocks: u16,
     layers: u16,
     start: u64,
     drafts: &[Draft],
-    (never, other): (EventKind, EventKind),
+    (never, other): (&[EventKind], EventKind),
 ) -> Vec<Stamp> {
     let mut now = start;
     let mut stamps = Vec::new();
     for &(gap, length, phase, kind, layer, on) in drafts {
-        let kind = if kind == never { other } else { kind };
+        let kind = if never.contains(&kind) { other } else { kind };
         let layer = if phase.is_per_layer() { layer % layers } else { NO_LAYER };
         let on = on.filter(|_| kind == EventKind::WaitExchange);
         let producer = on.map_or(NO_BLOCK, |on| on % blocks);
@@ -200,15 +206,21 @@ fn any_block(blocks: u16, layers: u16, start: u64) -> impl Strategy<Value = Bloc
     let consumer = prop::collection::vec(draft(), 0..20);
     let loader = prop::collection::vec(draft(), 0..6);
     let copies = prop::collection::vec(copy, 0..8);
+    let epilogue = prop::collection::vec(draft(), 0..10);
     let rest = (0..1000_u64, any::<bool>(), 0..200_u16);
-    (consumer, loader, copies, rest).prop_map(
-        move |(consumer, loader, copies, (lost, known, sm))| {
-            let (full, empty) = (EventKind::WaitRingFull, EventKind::WaitRingEmpty);
-            let consumer = lay_out(blocks, layers, start, &consumer, (empty, full));
-            let loader = lay_out(blocks, layers, start, &loader, (full, empty));
+    (consumer, loader, epilogue, copies, rest).prop_map(
+        move |(consumer, loader, epilogue, copies, (lost, known, sm))| {
+            use EventKind::{WaitBarrier, WaitCopies, WaitRingEmpty, WaitRingFull};
+            let lay_out = |drafts: &[Draft], never: &[EventKind], other| {
+                lay_out(blocks, layers, start, drafts, (never, other))
+            };
+            let consumer = lay_out(&consumer, &[WaitRingEmpty, WaitCopies], WaitRingFull);
+            let loader = lay_out(&loader, &[WaitRingFull], WaitRingEmpty);
+            let never = [WaitRingFull, WaitRingEmpty, WaitCopies];
+            let epilogue = lay_out(&epilogue, &never, WaitBarrier);
             let copies = any_copies(layers, start, &copies);
             let sm = if known { sm } else { NO_SM };
-            BlockDump { sm, lost, ..block_of(consumer, loader, copies) }
+            anchored(BlockDump { sm, lost, epilogue, ..block_of(consumer, loader, copies) })
         },
     )
 }

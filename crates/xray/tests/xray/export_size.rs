@@ -101,6 +101,7 @@ fn frame(span: &Span, is_chrome: bool) -> String {
         EventKind::WaitRingFull => "wait:weights",
         EventKind::WaitRingEmpty => "wait:stage",
         EventKind::WaitBarrier => "wait:barrier",
+        EventKind::WaitCopies => "wait:copies",
         EventKind::Work | EventKind::Unrecorded => return span.phase.name().to_owned(),
     };
     if is_chrome { wait.to_owned() } else { format!("{wait} ({})", span.phase.name()) }

@@ -100,7 +100,8 @@ impl Track {
             copy.arrival_clock = clock.at(copy.arrival_clock);
         }
         let (consumer, loader, copies) = (self.stamps, self.loader, self.copies);
-        BlockDump { sm: (block * 5) % BLOCKS, consumer, loader, copies, anchors, lost: 0 }
+        let sm = (block * 5) % BLOCKS;
+        BlockDump { sm, consumer, loader, copies, anchors, ..BlockDump::default() }
     }
 }
 

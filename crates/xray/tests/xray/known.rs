@@ -117,6 +117,7 @@ fn every_nanosecond_of_a_block_has_a_name() {
         loaders: 2,
         work_ns: 200,
         ring_empty_ns: 500,
+        copies_ns: 0,
         other_wait_ns: 0,
         unrecorded_ns: 2900,
     };

@@ -5,7 +5,7 @@ use flate2::read::GzDecoder;
 use monolith_abi::dump::{NO_BLOCK, NO_LAYER};
 use monolith_abi::{EventKind, Phase, Role};
 use monolith_xray::analysis::BlockTime;
-use monolith_xray::{Analysis, Trace, page, trace_from_dump};
+use monolith_xray::{Analysis, Span, Trace, page, trace_from_dump};
 use proptest::prelude::*;
 use std::io::Read;
 
@@ -67,9 +67,13 @@ proptest! {
         let trace = trace_from_dump(&dump).unwrap();
         let read = page::read(&page::write(&trace)).unwrap();
         prop_assert_eq!((read.meta(), read.streams()), (trace.meta(), trace.streams()));
-        let consumers: Vec<_> =
-            trace.spans().iter().filter(|span| span.role == Role::Consumer).collect();
-        prop_assert_eq!(read.spans().iter().collect::<Vec<_>>(), consumers);
+        let is_kept = |span: &Span| match span.role {
+            Role::Consumer => true,
+            Role::Epilogue => span.kind != EventKind::WaitBarrier,
+            Role::Loader => false,
+        };
+        let kept: Vec<_> = trace.spans().iter().filter(is_kept).collect();
+        prop_assert_eq!(read.spans().iter().collect::<Vec<_>>(), kept);
         prop_assert_eq!(page::write(&read), page::write(&trace));
     }
 
@@ -89,7 +93,12 @@ proptest! {
     fn spans_are_the_time_between_stamps(dump in any_dump()) {
         let trace = trace_from_dump(&dump).unwrap();
         for (block, part) in dump.blocks.iter().enumerate() {
-            for (role, stamps) in [(Role::Consumer, &part.consumer), (Role::Loader, &part.loader)] {
+            let roles = [
+                (Role::Consumer, &part.consumer),
+                (Role::Loader, &part.loader),
+                (Role::Epilogue, &part.epilogue),
+            ];
+            for (role, stamps) in roles {
                 let recorded = stamps.windows(2).filter(|p| p[0].kind != EventKind::Unrecorded);
                 let expected: u64 = recorded.map(|pair| pair[1].clock - pair[0].clock).sum();
                 let own = trace

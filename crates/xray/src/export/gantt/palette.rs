@@ -35,20 +35,22 @@ const fn phase_colour(phase: Phase) -> RGBColor {
 const fn wait_colours(kind: EventKind) -> (RGBColor, RGBColor) {
     match kind {
         EventKind::WaitExchange => (rgb(0xd72540), rgb(0xfbe3e6)),
-        EventKind::WaitRingFull | EventKind::WaitRingEmpty => (rgb(0xc048fc), rgb(0xf9e6ff)),
+        EventKind::WaitRingFull | EventKind::WaitRingEmpty | EventKind::WaitCopies => {
+            (rgb(0xc048fc), rgb(0xf9e6ff))
+        }
         EventKind::WaitBarrier => (rgb(0x54003c), rgb(0xf1dcea)),
         // Neither is a wait.
         EventKind::Work | EventKind::Unrecorded => (INK, SURFACE),
     }
 }
 
-/// Whether a wait's pattern has a line at this pixel. Lines rise to the right for an exchange, are
-/// vertical for weights that have not arrived, and fall to the right for a stage that is not free.
-/// A checkerboard stands for the block's own warps.
+/// Whether a wait's pattern has a line at this pixel: hatched for an exchange, upright for
+/// weights that are not there, hatched downwards for what the loader waits for, checked for the
+/// block's own warps.
 const fn is_line(kind: EventKind, x: u32, y: u32) -> bool {
     match kind {
         EventKind::WaitRingFull => x % PITCH < 2,
-        EventKind::WaitRingEmpty => (x + PITCH - y % PITCH) % PITCH < 2,
+        EventKind::WaitRingEmpty | EventKind::WaitCopies => (x + PITCH - y % PITCH) % PITCH < 2,
         EventKind::WaitBarrier => (x / 2 + y / 2).is_multiple_of(2),
         EventKind::WaitExchange | EventKind::Work | EventKind::Unrecorded => (x + y) % PITCH < 2,
     }
