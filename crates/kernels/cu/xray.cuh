@@ -165,20 +165,9 @@ __device__ __forceinline__ uint2 last_unit(const abi::StepArgs& args) {
 
 // ---- the epilogue
 
-// A round's record: when its sums were complete, when they were published, when the unit that any thread
-// had waited for last was seen, and 1 + that unit. (The unit may be of the next gather, if some warp was
-// faster there than the epilogue was here: each phase and layer has units of its own, so the host knows.)
+// When a round's sums were complete, and when they were published.
 struct Rounds {
-  Log<ROUNDS_AT, abi::XRAY_ROUNDS, uint4> log;
-  u32 begin = 0, end = 0;
-
-  __device__ __forceinline__ explicit Rounds(const abi::StepArgs& args) : log(args) {}
-
-  __device__ __forceinline__ void put(const abi::StepArgs& args) {
-    if (threadIdx.x % 32 != 0) return;
-    const uint2 last = last_unit(args);
-    log.put({begin, end, last.y, last.x});
-  }
+  u32 begin, end;
 };
 
 // Called by every lane when all warps' sums of a round are there.
@@ -193,10 +182,18 @@ __device__ __forceinline__ void sums_end(Rounds& rounds) {
   rounds.end = ptx::clock32();
 }
 
-// Called when nobody waits for the epilogue any more.
-__device__ __forceinline__ void keep(Rounds& rounds, const abi::StepArgs& args) {
+// Called when nobody waits for the epilogue any more: writes the record of its `at`-th round. It also says
+// which unit any thread of the block has waited for last, and when that was seen. (The unit may be of the
+// next gather, if some warp was faster there than the epilogue here: each phase and layer has units of its
+// own, so the host knows.)
+__device__ __forceinline__ void keep(const Rounds& rounds, const abi::StepArgs& args, u32 at) {
   if (!ON) return;
-  rounds.put(args);
+  if (threadIdx.x % 32 != 0) return;
+  Log<ROUNDS_AT, abi::XRAY_ROUNDS, uint4> log(args);
+  const uint2 last = last_unit(args);
+  log.count = at;
+  log.put({rounds.begin, rounds.end, last.y, last.x});
+  if (log.to != nullptr) log.header()->rounds = log.count;
 }
 
 // Called by every lane when the best of this block's logits is published.
@@ -215,13 +212,10 @@ __device__ __forceinline__ void saw_best(const u64* unit, u32 looks) {
 
 // Called at the epilogue's end. The last record is of no round but of the argmax: from the publication of
 // this block's best logit to the end of all.
-__device__ __forceinline__ void concluded(Rounds& rounds, const abi::StepArgs& args) {
+__device__ __forceinline__ void concluded(const abi::StepArgs& args, u32 rounds) {
   if (!ON) return;
   __syncwarp();
-  rounds.begin = ptx::load_shared(&words.posted);
-  rounds.end = ptx::clock32();
-  rounds.put(args);
-  if (threadIdx.x % 32 == 0 && rounds.log.to != nullptr) rounds.log.header()->rounds = rounds.log.count;
+  keep({ptx::load_shared(&words.posted), ptx::clock32()}, args, rounds);
 }
 
 // ---- the loader

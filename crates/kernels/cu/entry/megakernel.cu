@@ -61,7 +61,7 @@ __device__ __forceinline__ void conclude(Epilogue_& my) {
     epilogue<Work<Head, HeadFormat>, QkvSums>(my, args.weights + args.lm_head, head::final_slot(args));
     head::argmax(args, my.best, my.failed);
   }
-  xray::concluded(my.log, args);
+  xray::concluded(args, my.round);
 }
 
 extern "C" __global__ void __launch_bounds__(shape::THREADS, 1)

@@ -12,7 +12,7 @@ struct Epilogue_ {
   u32 round = 0;
   bool failed = false;
   head::Best best = head::nothing();
-  xray::Rounds log{args};
+  xray::Rounds log;
 
   __device__ __forceinline__ int lane() const { return threadIdx.x % 32; }
 };
@@ -115,7 +115,7 @@ __device__ __forceinline__ void end_sums(Epilogue_& my, int buffer) {
   xray::sums_end(my.log);
   __syncwarp();
   if (my.lane() == 0) ptx::mbarrier_arrive(&my.shared.read[buffer]);
-  xray::keep(my.log, my.args);
+  xray::keep(my.log, my.args, my.round);
   my.round++;
 }
 

@@ -1,6 +1,6 @@
 //! Dumps small enough to add up by hand.
 
-use crate::dumps::{block_of, dump_of, exchange, nothing, small, streamed, work};
+use crate::dumps::{barrier, block_of, dump_of, exchange, nothing, ring, small, streamed, work};
 use monolith_abi::dump::{Dump, NO_BLOCK, NO_LAYER};
 use monolith_abi::{EventKind, Phase, Role};
 use monolith_xray::analysis::{
@@ -319,4 +319,45 @@ fn one_block_that_never_waits() {
     let table = analysis(&dump_of(1, vec![block_of(stamps, vec![], vec![])])).to_string();
     assert!(table.contains("\ntoken 0.0 us on 1 thread: 100.0 % work"), "{table}");
     assert!(table.contains("\nno waits\n"), "{table}");
+}
+
+/// Where a warp of its own publishes, the critical path goes over its work to the consumers'.
+#[test]
+fn the_path_goes_through_the_warp_that_publishes() {
+    let (qkv, down) = (Phase::Qkv, Phase::Down);
+    // It waits for the other block's qkv.
+    let first = block_of(
+        vec![work(1000, qkv, 0), exchange(1100, qkv, 0, 1), work(1600, down, 0), nothing(1700)],
+        vec![],
+        vec![],
+    );
+    // Its consumers are at the next weights when its epilogue publishes, at 1300.
+    let mut second = block_of(
+        vec![work(1000, qkv, 0), ring(1200, down, 0), work(1650, down, 0), nothing(1660)],
+        vec![],
+        vec![],
+    );
+    second.epilogue =
+        vec![barrier(1000, qkv, 0), work(1200, qkv, 0), barrier(1300, down, 0), nothing(1660)];
+    let trace = trace_from_dump(&dump_of(1, vec![first, second])).unwrap();
+    for trace in [page::read(&page::write(&trace)).unwrap(), trace] {
+        let analysis = Analysis::of(&trace);
+        let path: Vec<_> = analysis
+            .path
+            .segments
+            .iter()
+            .map(|segment| (segment.block, segment.class, segment.begin_ns, segment.end_ns))
+            .collect();
+        let wanted = [
+            (1, PathClass::Compute, 0, 100),
+            (1, PathClass::Skew, 100, 200),
+            (1, PathClass::Skew, 200, 300),
+            (0, PathClass::Handoff, 300, 600),
+            (0, PathClass::Compute, 600, 700),
+        ];
+        assert_eq!(path, wanted);
+        assert_eq!(analysis.path.jumps, 1);
+        let qkv = analysis.phases.iter().find(|row| row.phase == qkv).unwrap();
+        assert_eq!((qkv.work_ns, qkv.epilogue_ns, qkv.window_ns), (300, 100, 300));
+    }
 }
