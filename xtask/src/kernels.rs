@@ -97,6 +97,13 @@ fn row(kernel: &Built, arch: Arch, sass: &Sass) -> String {
     line
 }
 
+/// The most bytes of local memory of a thread. With 227 KB of shared memory there is hardly any L1: a
+/// spilled register is a trip to L2, and 400 bytes of them made a token of the chain take half as long
+/// again on an H200 (notes/chain.md). A recording build may have a few, off the named model's path.
+fn frame_bytes_max(variant: &Variant) -> u32 {
+    if variant.xray { 32 } else { 0 }
+}
+
 /// The checks that the kernel fails.
 fn wrong(kernel: &Built, arch: Arch, variant: &Variant, sass: &Sass) -> Vec<String> {
     let mut found = Vec::new();
@@ -112,8 +119,9 @@ fn wrong(kernel: &Built, arch: Arch, variant: &Variant, sass: &Sass) -> Vec<Stri
     };
     // A called function counts in the kernel's frame, or has its own frame in this list.
     let frames = kernel.info.functions.iter().map(|function| function.frame_bytes);
-    if let Some(bytes) = frames.max().filter(|bytes| *bytes > 0) {
-        found.push(format!("{bytes} bytes of local memory: spills, or indexed arrays"));
+    let allowed = frame_bytes_max(variant);
+    if let Some(bytes) = frames.max().filter(|bytes| *bytes > allowed) {
+        found.push(format!("{bytes} bytes of local memory, {allowed} allowed: spills, or indexed arrays"));
     }
     let threads = variant.threads(arch);
     let limit = arch.registers_max(threads);
@@ -134,7 +142,8 @@ fn wrong(kernel: &Built, arch: Arch, variant: &Variant, sass: &Sass) -> Vec<Stri
     for wanted in variant.instructions.iter().filter(|wanted| sass.count(wanted) == 0) {
         found.push(format!("its machine code has no {wanted}"));
     }
-    for local in LOCAL_MEMORY.iter().filter(|local| sass.count(local) > 0) {
+    let counts = LOCAL_MEMORY.iter().filter(|local| allowed == 0 && sass.count(local) > 0);
+    for local in counts {
         found.push(format!("its machine code has {} {local}", sass.count(local)));
     }
     found

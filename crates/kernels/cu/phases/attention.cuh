@@ -23,7 +23,7 @@ constexpr int LOCAL_HEADS =
 // Positions whose keys and values a warp loads before the queries arrive: half as many with more heads, for
 // want of registers.
 template <int H>
-constexpr int AHEAD = H < HEADS ? shape::KV_AHEAD : shape::KV_AHEAD / 2;
+constexpr int AHEAD = H < HEADS ? shape::KV_AHEAD : 4;
 // Warps that share the positions of `H` heads.
 template <int H>
 constexpr int WARPS = shape::CONSUMER_WARPS * H / HEADS;
@@ -33,7 +33,7 @@ static_assert(CHUNK_ROUNDS == 2, "a warp has two positions of a chunk");
 
 // Positions that are added at a time.
 constexpr int TURN = 4;
-static_assert(shape::KV_AHEAD / 2 % TURN == 0, "whole turns");
+static_assert(shape::KV_AHEAD % TURN == 0, "whole turns");
 
 constexpr float MINUS_INFINITY = -__builtin_huge_valf();
 

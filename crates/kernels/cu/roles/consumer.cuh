@@ -37,6 +37,7 @@ struct Consumer {
   // for the weights.
   __device__ __forceinline__ void begin_phase(abi::Phase phase) {
     ptx::pin(thread);
+    if (phase != abi::Phase::OProj) ptx::pin(layer);
     releases = lane() == 0;
     if (args.injected_kind == abi::INJECTED_NO_RELEASE) {
       const u32 named = phase == abi::Phase::LmHead ? u32(abi::NO_LAYER) : layer;
