@@ -22,7 +22,8 @@ use monolith_reference::{KvFormat, Reference, Stop, first_difference};
 use poison::Poison;
 use std::time::{Duration, Instant};
 
-/// [`TOLERANCE`], where bf16 keys and values of the cache may have rounded the other way.
+/// [`TOLERANCE`], where bf16 keys and values of the cache may have rounded the other way: the exchange
+/// keeps 16 bits of a value, so that one in some hundreds does.
 const ROUNDED_OTHERWISE: f32 = 1e-2;
 
 /// The smallest shape that the kernel runs: everything a multiple of 256, heads of 128.
@@ -94,9 +95,10 @@ fn every_phase_agrees_with_the_reference() {
         let config = Config { tied, ..config() };
         let weights = random(&config, 7);
         let mut engine = load(&weights, &CudaOptions::default());
-        // Past the first chunk of positions, where attention is split.
+        // Past the positions that every block attends to, where attention is split.
         let place = format!("tied {tied}");
-        promises::phases_and_tokens_agree(&mut engine, &weights, 300, &place);
+        let tolerances = [[TOLERANCE; 20].as_slice(), &[ROUNDED_OTHERWISE; 280]].concat();
+        promises::phases_and_tokens_agree(&mut engine, &weights, &tolerances, &place);
     }
 }
 
@@ -335,8 +337,9 @@ fn a_block_that_fails_is_named_within_the_bound() {
         let options = CudaOptions { injected, timeout, blocks, records, ..CudaOptions::default() };
         let mut engine = load(&weights, &options);
         let begin = Instant::now();
-        // Not releasing a stage is felt when the ring comes round to it again.
-        let failed = (0..50).find_map(|position| engine.step(1, position).err());
+        // Not releasing a stage is felt when the ring comes round to it again; partial results of
+        // attention are published from the 65th position on.
+        let failed = (0..80).find_map(|position| engine.step(1, position).err());
         if let Some(EngineError::KernelFault(dump)) = &failed {
             assert_eq!(dump.cause.role, Role::Consumer, "{kind} {phase:?}, recording {records}");
         }
