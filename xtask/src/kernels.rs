@@ -97,9 +97,9 @@ fn row(kernel: &Built, arch: Arch, sass: &Sass) -> String {
     line
 }
 
-/// The most bytes of local memory of a thread. With 227 KB of shared memory there is hardly any L1: a
-/// spilled register is a trip to L2, and 400 bytes of them made a token of the chain take half as long
-/// again on an H200 (notes/chain.md). A recording build may have a few, off the named model's path.
+/// The most bytes of local memory of a thread. With 227 KB of shared memory there is hardly any L1:
+/// a spilled register is a trip to L2, and 400 bytes of them made a token take half as long again
+/// on an H200 (notes/chain.md). A recording build may have a few, off the named model's path.
 fn frame_bytes_max(variant: &Variant) -> u32 {
     if variant.xray { 32 } else { 0 }
 }
@@ -121,7 +121,9 @@ fn wrong(kernel: &Built, arch: Arch, variant: &Variant, sass: &Sass) -> Vec<Stri
     let frames = kernel.info.functions.iter().map(|function| function.frame_bytes);
     let allowed = frame_bytes_max(variant);
     if let Some(bytes) = frames.max().filter(|bytes| *bytes > allowed) {
-        found.push(format!("{bytes} bytes of local memory, {allowed} allowed: spills, or indexed arrays"));
+        found.push(format!(
+            "{bytes} bytes of local memory, {allowed} allowed: spills, or indexed arrays"
+        ));
     }
     let threads = variant.threads(arch);
     let limit = arch.registers_max(threads);

@@ -3,8 +3,7 @@
 use crate::formats::{TILE_ROWS, bf16, fp8};
 use crate::kernel::{self, Control, FaultRecord, StepArgs};
 use crate::step::{
-    Dims, Epilogue, HEAD, LAYER_MATVECS, MATVECS, Matvec, RULES, SHARED, SharedField, Sizes,
-    Tuning,
+    Dims, Epilogue, HEAD, LAYER_MATVECS, MATVECS, Matvec, RULES, SHARED, SharedField, Sizes, Tuning,
 };
 use crate::wire::{Derived, Kind, Named, Rule, define};
 use crate::xray::{self, XrayBlock, XrayHeader};
@@ -207,8 +206,8 @@ fn row(text: &mut String, matvec: &Matvec) {
     let Matvec { phase, columns, normed, rows, epilogue, .. } = matvec;
     let _ = writeln!(
         text,
-        "__device__ constexpr PhaseRow {}_ROW = {{\n    abi::Phase::{phase:?}, shape::{}, {normed}, \
-         shape::{}, Epilogue::{epilogue:?}}};",
+        "__device__ constexpr PhaseRow {}_ROW = {{\n    abi::Phase::{phase:?}, shape::{}, \
+         {normed}, shape::{}, Epilogue::{epilogue:?}}};",
         if *phase == Phase::LmHead { "HEAD".into() } else { phase.name().to_uppercase() },
         columns.cuda(),
         rows.cuda(),

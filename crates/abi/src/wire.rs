@@ -155,6 +155,7 @@ macro_rules! wire_sizes {
             ///
             /// # Panics
             /// An input that others are divided by is 0.
+            #[allow(clippy::manual_div_ceil, reason = "CUDA reads the same expressions")]
             pub const fn of($($input: &$from),+) -> $name {
                 $(let $from { $($field,)+ .. } = *$input;)+
                 $(let $constant: usize = $number;)+

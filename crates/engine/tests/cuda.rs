@@ -22,8 +22,8 @@ use monolith_reference::{KvFormat, Reference, Stop, first_difference};
 use poison::Poison;
 use std::time::{Duration, Instant};
 
-/// [`TOLERANCE`], where bf16 keys and values of the cache may have rounded the other way: the exchange
-/// keeps 16 bits of a value, so that one in some hundreds does.
+/// [`TOLERANCE`], where bf16 keys and values of the cache may have rounded the other way: the
+/// exchange keeps 16 bits of a value, so that one in some hundreds does.
 const ROUNDED_OTHERWISE: f32 = 1e-2;
 
 /// The smallest shape that the kernel runs: everything a multiple of 256, heads of 128.

@@ -102,11 +102,13 @@ constexpr int RANKS = (HIDDEN + ITEM_TILES * TILE_ROWS - 1) / (ITEM_TILES * TILE
 constexpr int SPLITS = smaller(KV_SPLITS, RANKS);
 // Splits of the down projection's columns: a warp's part of them is 12 steps at most.
 constexpr int DOWN_SPLITS = 2 * ((INTERMEDIATE + 6143) / 6144);
+// Runs of a row of `hidden` columns that a warp owns, at most.
+constexpr int WARP_RUNS = (HIDDEN + RUN_COLUMNS * CONSUMER_WARPS - 1) / (RUN_COLUMNS * CONSUMER_WARPS);
 // Steps along K, of all tiles of a round, whose weights a warp holds in registers, four
 // each: 12, or those of one tile of a wider model.
-constexpr int STEPS_AHEAD = larger(12, 2 * ((HIDDEN + RUN_COLUMNS * CONSUMER_WARPS - 1) / (RUN_COLUMNS * CONSUMER_WARPS)));
+constexpr int STEPS_AHEAD = larger(12, 2 * WARP_RUNS);
 // Floats of a warp's part of the residual stream, in whole pairs a lane.
-constexpr int RESIDUAL_FLOATS = 64 * (((HIDDEN + RUN_COLUMNS * CONSUMER_WARPS - 1) / (RUN_COLUMNS * CONSUMER_WARPS) * RUN_COLUMNS / 2 + 31) / 32);
+constexpr int RESIDUAL_FLOATS = 64 * ((WARP_RUNS * RUN_COLUMNS / 2 + 31) / 32);
 // Pairs of values that a block publishes in a phase, at the grid of the row; and from one
 // block's first unit to the next one's, whole lines.
 constexpr int QKV_PER = TILE_ROWS / 2 * ((QKV_DIM + TILE_ROWS * GRID - 1) / (TILE_ROWS * GRID));
@@ -175,9 +177,9 @@ __host__ __device__ constexpr u32 owner_of_piece(u32 piece, u32 blocks, u32 piec
 }
 
 // Number of splits that have any of the first `positions` positions: always the first splits;
-// one, if there are at most `kv_local` positions.
-__host__ __device__ constexpr u32 active_splits(u32 positions, u32 kv_chunk, u32 splits, u32 kv_local) {
-  return smaller((positions + kv_chunk - 1) / kv_chunk, smaller(1 + (positions - 1) / kv_local * splits, splits));
+// one, if there are at most `local` positions.
+__host__ __device__ constexpr u32 active_splits(u32 positions, u32 kv_chunk, u32 splits, u32 local) {
+  return smaller((positions + kv_chunk - 1) / kv_chunk, smaller(1 + (positions - 1) / local * splits, splits));
 }
 
 // The split of a position: chunks of positions go to the splits round-robin.

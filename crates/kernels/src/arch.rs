@@ -33,7 +33,8 @@ const SM_90A: ArchRow = ArchRow {
     has_e2m1: false,
     tuning: |variant| Tuning {
         consumer_warps: 16,
-        // 128 items of the O and down projections, 256 and 384 tiles of QKV and gate and up: all whole.
+        // 128 items of the O and down projections, 256 and 384 tiles of QKV and gate and up: all
+        // whole.
         grid: 128,
         flight: 2,
         head_flight: if variant.format.bits() <= 8 { 8 } else { 4 },

@@ -244,15 +244,15 @@ fn trace_from_file(file: File) -> Result<Trace, TraceError> {
     let mut spans = spans_from_file("spans", Role::Consumer, &meta, &spans, &phases, &kinds)?;
     if let Some(file) = epilogue {
         let epilogue = spans_from_file("epilogue", Role::Epilogue, &meta, &file, &phases, &kinds)?;
-        spans = by_block(spans, epilogue)?;
+        spans = by_block(&spans, &epilogue)?;
     }
     let streams = streams_from_file(&meta, streams, &phases)?;
     Trace::of_page(meta, spans, streams)
 }
 
 /// The spans of both roles, by block and by role in it. The columns of a list are equal in length.
-fn by_block(consumers: Spans, epilogues: Spans) -> Result<Spans, TraceError> {
-    for (list, spans) in [("spans", &consumers), ("epilogue", &epilogues)] {
+fn by_block(consumers: &Spans, epilogues: &Spans) -> Result<Spans, TraceError> {
+    for (list, spans) in [("spans", consumers), ("epilogue", epilogues)] {
         if let Some((column, found)) = spans.uneven() {
             let expected = spans.len();
             return Err(TraceError::UnequalColumns { list, column, found, expected });

@@ -132,16 +132,14 @@ wire_sizes! {
         splits: int = smaller(kv_splits, ranks);
         /// Splits of the down projection's columns: a warp's part of them is 12 steps at most.
         down_splits: int = 2 * ((intermediate + 6143) / 6144);
+        /// Runs of a row of `hidden` columns that a warp owns, at most.
+        warp_runs: int =
+            (hidden + run_columns * consumer_warps - 1) / (run_columns * consumer_warps);
         /// Steps along K, of all tiles of a round, whose weights a warp holds in registers, four
         /// each: 12, or those of one tile of a wider model.
-        steps_ahead: int = larger(
-            12,
-            2 * ((hidden + run_columns * consumer_warps - 1) / (run_columns * consumer_warps))
-        );
+        steps_ahead: int = larger(12, 2 * warp_runs);
         /// Floats of a warp's part of the residual stream, in whole pairs a lane.
-        residual_floats: int = 64
-            * (((hidden + run_columns * consumer_warps - 1) / (run_columns * consumer_warps)
-                * run_columns / 2 + 31) / 32);
+        residual_floats: int = 64 * ((warp_runs * run_columns / 2 + 31) / 32);
 
         /// Pairs of values that a block publishes in a phase, at the grid of the row; and from one
         /// block's first unit to the next one's, whole lines.
@@ -153,7 +151,8 @@ wire_sizes! {
         /// Its lines.
         o_proj_line: int = o_proj_per;
         /// SwiGLU.
-        gate_up_per: int = gate_rows / 2 * ((intermediate + gate_rows * grid - 1) / (gate_rows * grid));
+        gate_up_per: int =
+            gate_rows / 2 * ((intermediate + gate_rows * grid - 1) / (gate_rows * grid));
         /// Its lines.
         gate_up_line: int = (gate_up_per + line_units - 1) / line_units * line_units;
         /// Down projection: of a tile's split.
@@ -171,7 +170,8 @@ wire_sizes! {
         down_slot: int =
             gate_up_slot + (intermediate / 2 + gate_up_per - 1) / gate_up_per * gate_up_line;
         /// From one layer's slots to the next.
-        layer_units: int = down_slot + (hidden / 2 + down_per - 1) / down_per * down_splits * down_line;
+        layer_units: int =
+            down_slot + (hidden / 2 + down_per - 1) / down_per * down_splits * down_line;
 
         /// Of each query head and split: the unnormalized output, the largest score, the sum of
         /// weights.
@@ -228,10 +228,10 @@ wire_rules! {
     /// The block that owns a piece: the inverse of `first_piece`.
     u32 owner_of_piece(piece, blocks, pieces) = ((piece + 1) * blocks - 1) / pieces;
     /// Number of splits that have any of the first `positions` positions: always the first splits;
-    /// one, if there are at most `kv_local` positions.
-    u32 active_splits(positions, kv_chunk, splits, kv_local) = smaller(
+    /// one, if there are at most `local` positions.
+    u32 active_splits(positions, kv_chunk, splits, local) = smaller(
         (positions + kv_chunk - 1) / kv_chunk,
-        smaller(1 + (positions - 1) / kv_local * splits, splits)
+        smaller(1 + (positions - 1) / local * splits, splits)
     );
     /// The split of a position: chunks of positions go to the splits round-robin.
     u32 split_of(position, kv_chunk, kv_splits) = position / kv_chunk % kv_splits;
@@ -255,7 +255,10 @@ mod tests {
                 assert_eq!((at, owner_of_piece(piece, blocks, pieces)), (piece, block));
             }
         }
-        assert_eq!([1, 128, 129, 200, 2048].map(|n| active_splits(n, 32, 16, 128)), [1, 1, 5, 7, 16]);
+        assert_eq!(
+            [1, 128, 129, 200, 2048].map(|n| active_splits(n, 32, 16, 128)),
+            [1, 1, 5, 7, 16]
+        );
     }
 
     #[test]

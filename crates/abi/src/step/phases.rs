@@ -16,7 +16,8 @@ pub struct Output {
     pub slot: Option<Slot>,
 }
 
-/// The place of a phase's values in a layer's slots, as pairs of values, or of partial sums of them.
+/// The place of a phase's values in a layer's slots, as pairs of values, or of partial sums of
+/// them.
 #[derive(Clone, Copy, Debug)]
 pub struct Slot {
     /// First unit within a layer's.
@@ -69,12 +70,7 @@ pub const OUTPUTS: [Output; Phase::LAYER.len()] = [
             sums: None,
         }),
     },
-    Output {
-        phase: Phase::Attention,
-        width: size!(q_dim),
-        piece: size!(group_dim),
-        slot: None,
-    },
+    Output { phase: Phase::Attention, width: size!(q_dim), piece: size!(group_dim), slot: None },
     Output {
         phase: Phase::OProj,
         width: dim!(hidden),

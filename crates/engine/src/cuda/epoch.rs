@@ -13,7 +13,11 @@ pub(super) fn steps_between(earlier: u32, later: u32) -> u32 {
 /// The epoch of the step `steps` before one; less than a turn.
 pub(super) fn before(epoch: u32, steps: u32) -> u32 {
     let before = epoch.saturating_sub(steps);
-    if before / TURN == epoch / TURN && before % TURN != 0 { before } else { before.saturating_sub(1) }
+    if before / TURN == epoch / TURN && !before.is_multiple_of(TURN) {
+        before
+    } else {
+        before.saturating_sub(1)
+    }
 }
 
 #[cfg(test)]
@@ -22,7 +26,8 @@ mod tests {
 
     #[test]
     fn the_epoch_before_is_as_many_steps_away() {
-        let next = |epoch: u32| if (epoch + 1) % TURN == 0 { epoch + 2 } else { epoch + 1 };
+        let next =
+            |epoch: u32| if (epoch + 1).is_multiple_of(TURN) { epoch + 2 } else { epoch + 1 };
         for first in [1, 100, TURN - 40, TURN - 3, TURN - 1, TURN + 1, 3 * TURN - 7] {
             let mut last = first;
             for steps in 0..60 {

@@ -581,8 +581,8 @@ impl CudaEngine {
         Some(row)
     }
 
-    /// The residual stream before a phase that adds to it: what the phase that did so before left, or
-    /// the token's embedding.
+    /// The residual stream before a phase that adds to it: what the phase that did so before left,
+    /// or the token's embedding.
     fn residual_before(&self, layer: usize, phase: Phase) -> Option<Vec<f32>> {
         match (layer, phase) {
             (_, Phase::Down) => self.intermediate(layer, Phase::OProj),

@@ -46,7 +46,8 @@ impl Producers {
         if let Some(within) = unit.checked_sub(sizes.partials_base) {
             return (Phase::Attention, (within / sizes.layer_partials) as u16);
         }
-        let phase = self.output_at(unit % sizes.layer_units).map_or(Phase::Qkv, |output| output.phase);
+        let phase =
+            self.output_at(unit % sizes.layer_units).map_or(Phase::Qkv, |output| output.phase);
         (phase, (unit / sizes.layer_units) as u16)
     }
 
@@ -65,7 +66,8 @@ impl Producers {
         if slot.sums.is_none() {
             return self.plan.owner(output.phase, 2 * pair);
         }
-        let items = output.width.of(self.step()) / 2 / slot.per.of(self.step()) * slot.sums(self.step());
+        let items =
+            output.width.of(self.step()) / 2 / slot.per.of(self.step()) * slot.sums(self.step());
         owner_of_piece(at / slot.line.of(self.step()), self.plan.workers, items)
     }
 

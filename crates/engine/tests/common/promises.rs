@@ -38,8 +38,8 @@ fn every_phase_agrees(
     }
 }
 
-/// Every phase agrees with the reference, and the token is one of the reference's best. `tolerances`
-/// has one for each position.
+/// Every phase agrees with the reference, and the token is one of the reference's best.
+/// `tolerances` has one for each position.
 pub fn phases_and_tokens_agree(
     engine: &mut dyn Engine,
     weights: &MemoryWeights,

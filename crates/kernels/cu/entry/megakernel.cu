@@ -46,16 +46,18 @@ __device__ __forceinline__ void consume(Consumer& my, u32 token) {
 }
 
 // The epilogue warp: the same matvecs.
-__device__ __forceinline__ void conclude(Epilogue_& my) {
+__device__ __forceinline__ void conclude(EpilogueWarp& my) {
   using abi::Phase;
   const abi::StepArgs& args = my.args;
 #pragma unroll 1
   for (u32 layer = 0; layer < shape::LAYERS; layer++) {
     const u8* base = args.weights + args.layer_base + u64(layer) * args.layer_stride;
-    epilogue<Work<Qkv, LayerFormat>, QkvSums>(my, base + args.qkv, slot_of(args, layer, Phase::Qkv, shape::QKV_SLOT));
-    output_epilogue(my, base + args.o_proj, slot_of(args, layer, Phase::OProj, shape::O_PROJ_SLOT));
-    epilogue<Work<GateUp, LayerFormat>, GateUpSums>(my, base + args.gate_up, slot_of(args, layer, Phase::GateUp, shape::GATE_UP_SLOT));
-    down_epilogue(my, base + args.down, slot_of(args, layer, Phase::Down, shape::DOWN_SLOT));
+    const auto slot = [&](Phase phase, int at) { return slot_of(args, layer, phase, at); };
+    epilogue<Work<Qkv, LayerFormat>, QkvSums>(my, base + args.qkv, slot(Phase::Qkv, shape::QKV_SLOT));
+    output_epilogue(my, base + args.o_proj, slot(Phase::OProj, shape::O_PROJ_SLOT));
+    epilogue<Work<GateUp, LayerFormat>, GateUpSums>(my, base + args.gate_up,
+                                                    slot(Phase::GateUp, shape::GATE_UP_SLOT));
+    down_epilogue(my, base + args.down, slot(Phase::Down, shape::DOWN_SLOT));
   }
   if (args.flags & abi::STEP_HAS_HEAD) {
     epilogue<Work<Head, HeadFormat>, QkvSums>(my, args.weights + args.lm_head, head::final_slot(args));
@@ -86,7 +88,7 @@ extern "C" __global__ void __launch_bounds__(shape::THREADS, 1)
       xray::begun(consumer.log);
       consume(consumer, token);
     } else {
-      Epilogue_ mine{args, shared};
+      EpilogueWarp mine{args, shared};
       conclude(mine);
     }
     ptx::step_sync<shape::EPILOGUE_THREADS>();

@@ -39,6 +39,8 @@ __device__ __forceinline__ u32 operand_address(const u32* words, const u8* zeros
   return ptx::shared_address(words + part * STRIDE + 2 * lane);
 }
 
-__device__ __forceinline__ uint2 operand(u32 address, int step) { return ptx::load_shared_pair_at(address + 32 * step); }
+__device__ __forceinline__ uint2 operand(u32 address, int step) {
+  return ptx::load_shared_pair_at(address + 32 * step);
+}
 
 }  // namespace activation

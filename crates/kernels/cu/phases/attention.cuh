@@ -94,8 +94,8 @@ struct Loaded {
 
 // Loads a warp's positions from the `first`-th on; the newest is not in the cache yet.
 template <int H>
-__device__ __forceinline__ void load_positions(const Consumer& my, u32 layer, int kv_head, Share<H> share, int first,
-                                               Loaded<H>& loaded) {
+__device__ __forceinline__ void load_positions(const Consumer& my, u32 layer, int kv_head, Share<H> share,
+                                               int first, Loaded<H>& loaded) {
   const uint2* keys = cache_rows(my, layer, 0, kv_head);
   const uint2* values = cache_rows(my, layer, 1, kv_head);
 #pragma unroll
@@ -126,8 +126,8 @@ __device__ __forceinline__ HeadConstants head_constants(const Consumer& my, u32 
 }
 
 // RMSNorm of a head, then RoPE, then `scale`.
-__device__ __forceinline__ void norm_and_rotate(float (&x)[4], float squares, uint2 weights, const float4& angles,
-                                                float eps, float scale) {
+__device__ __forceinline__ void norm_and_rotate(float (&x)[4], float squares, uint2 weights,
+                                                const float4& angles, float eps, float scale) {
   const float rms = ptx::reciprocal_sqrt(squares / shape::HEAD_DIM + eps) * scale;
   const float a = x[0] * rms * bf16_low(weights.x), b = x[1] * rms * bf16_high(weights.x);
   const float c = x[2] * rms * bf16_low(weights.y), d = x[3] * rms * bf16_high(weights.y);
@@ -419,8 +419,9 @@ __device__ __forceinline__ void publish_share(Consumer& my, u32 layer, Item item
 #pragma unroll
   for (int at = 0; at < Output::LANE_PAIRS; at++) {
     const int pair = pair_of(my, at), head = pair / HEAD_PAIRS;
-    const Combined all = combine<shape::CONSUMER_WARPS>(my, &my.shared.outputs[0][2 * pair], my.shared.largest[head],
-                                                        my.shared.weights[head], true);
+    const Combined all =
+        combine<shape::CONSUMER_WARPS>(my, &my.shared.outputs[0][2 * pair], my.shared.largest[head],
+                                       my.shared.weights[head], true);
     if (my.has_failed()) continue;
     const Slot to = partials_of(my.args, layer, item.kv_head * HEADS + head, item.rank);
     Handoff::publish(my.args, to, pair % HEAD_PAIRS, all.output);
@@ -477,7 +478,7 @@ __device__ __forceinline__ void keep_output(Consumer& my, bool is_local) {
     const int pair = pair_of(my, at), head = pair / HEAD_PAIRS;
     const Combined all =
         is_local ? combine<WARPS<LOCAL_HEADS>>(my, &my.shared.outputs[0][2 * pair], my.shared.largest[head],
-                                                  my.shared.weights[head], false)
+                                               my.shared.weights[head], false)
                  : combine<shape::ITEM_TILES>(my, &my.shared.merged[0][2 * pair], my.shared.merged_largest[head],
                                               my.shared.merged_weights[head], false);
     const float factor = Output::Format::X_SCALE * ptx::reciprocal(all.weights);
@@ -499,8 +500,9 @@ __device__ __forceinline__ void take_output_weights(Consumer& my, u32 layer, uin
   const u8* part = stage_at(my, tile / Output::STAGE_PARTS) + tile % Output::STAGE_PARTS * Output::PART_BYTES;
 #pragma unroll
   for (int at = 0; at < Output::SLICE_FRAGMENTS; at++) {
+    constexpr int STEPS = Output::STEPS / Output::SLICE_FRAGMENTS;
     const int fragment = slice_of(my) * Output::SLICE_FRAGMENTS + at;
-    Output::Format::widen(part + fragment * Output::Format::BYTES, a + at * (Output::STEPS / Output::SLICE_FRAGMENTS));
+    Output::Format::widen(part + fragment * Output::Format::BYTES, a + at * STEPS);
   }
   release_stages<Output::PIECES>(my);
 #pragma unroll

@@ -56,7 +56,8 @@ __device__ __forceinline__ void keep_token(const abi::StepArgs& args, u32 token)
 __device__ __forceinline__ u64 final_word(u32 value, u32 epoch) { return u64(epoch) << 32 | value; }
 
 // Waits for a block's two words. Returns false on abort.
-__device__ __forceinline__ bool wait_for_best(const abi::StepArgs& args, const Slot& slot, int block, Best& best) {
+__device__ __forceinline__ bool wait_for_best(const abi::StepArgs& args, const Slot& slot, int block,
+                                              Best& best) {
   const u32 begin = ptx::global_timer_1024ns();
 #pragma unroll 1
   for (u32 spins = 1;; spins++) {

@@ -91,7 +91,8 @@ __device__ __forceinline__ void begin_residual(Consumer& my, u32 token) {
     const int mine = at * 32 + my.lane();
     residual(my, at) = {0.f, 0.f};
     if (!W::has_pair(mine, my.warp())) continue;
-    residual(my, at) = Tiles<HeadFormat>::element_pair(embedding, shape::HIDDEN, int(token), 2 * W::pair_of(mine, my.warp()));
+    residual(my, at) = Tiles<HeadFormat>::element_pair(embedding, shape::HIDDEN, int(token),
+                                                       2 * W::pair_of(mine, my.warp()));
   }
 }
 
@@ -128,7 +129,8 @@ __device__ __forceinline__ void add_to_residual(Consumer& my, const Slot& from) 
 template <class W>
 __device__ __forceinline__ void keep(Consumer& my, int mine, float2 value) {
   if (W::PAIRS % 32 != 0 && mine >= W::PAIRS) return;
-  activation::set(my.x_pair() + (mine - my.lane()) * 4, {value.x * W::Format::X_SCALE, value.y * W::Format::X_SCALE});
+  activation::set(my.x_pair() + (mine - my.lane()) * 4,
+                  {value.x * W::Format::X_SCALE, value.y * W::Format::X_SCALE});
 }
 
 // The sums of a tile's rows 8 i + lane / 4, i of 0 and 1, over the columns of `STEPS` steps: of both parts
@@ -170,7 +172,8 @@ __device__ __forceinline__ void products(u32 x, const uint4 (&a)[TILES * STEPS],
 // Multiplies the fragments in registers by the warp's activation, and puts the rows' sums where the
 // epilogue finds them.
 template <int TILES, int STEPS, bool SQUARES>
-__device__ __forceinline__ void multiply(Consumer& my, const uint4 (&a)[TILES * STEPS], int buffer, float& squares) {
+__device__ __forceinline__ void multiply(Consumer& my, const uint4 (&a)[TILES * STEPS], int buffer,
+                                         float& squares) {
   float2 rows[TILES];
   products<TILES, STEPS, SQUARES>(my.x_operand, a, rows, squares);
   if (my.lane() % 4 != 0) return;
@@ -198,7 +201,8 @@ __device__ __forceinline__ u32 layer_of(const Consumer& my) {
 // The norm's weights.
 template <class W>
 __device__ __forceinline__ const u32* norm_of(const Consumer& my) {
-  if (W::ROW.phase == abi::Phase::LmHead) return reinterpret_cast<const u32*>(my.args.weights + my.args.final_norm);
+  const bool is_head = W::ROW.phase == abi::Phase::LmHead;
+  if (is_head) return reinterpret_cast<const u32*>(my.args.weights + my.args.final_norm);
   const u32* norms = reinterpret_cast<const u32*>(my.layer_base() + my.args.norms);
   return W::ROW.phase == abi::Phase::Qkv ? norms : norms + shape::HIDDEN / 2;
 }
@@ -206,7 +210,8 @@ __device__ __forceinline__ const u32* norm_of(const Consumer& my) {
 // The slot of the partial sums that come first.
 template <class W>
 __device__ __forceinline__ Slot input_of(const Consumer& my) {
-  if (W::ROW.phase == abi::Phase::GateUp) return slot_of(my.args, my.layer, abi::Phase::OProj, shape::O_PROJ_SLOT);
+  const bool follows_output = W::ROW.phase == abi::Phase::GateUp;
+  if (follows_output) return slot_of(my.args, my.layer, abi::Phase::OProj, shape::O_PROJ_SLOT);
   return slot_of(my.args, my.layer - 1, abi::Phase::Down, shape::DOWN_SLOT);
 }
 
@@ -267,7 +272,9 @@ __device__ __forceinline__ void down_product(Consumer& my) {
     wait_for_buffer(my, buffer);
     xray::note(my.log, abi::Moment::Asked, xray::matvec(my.layer, abi::Phase::Down));
     const auto used = [&](int at) { return W::has_pair(at * 32 + my.lane(), my.warp()); };
-    const auto place = [&](int at) { return GateUpSums::place(begin + W::pair_of(at * 32 + my.lane(), my.warp()), 0); };
+    const auto place = [&](int at) {
+      return GateUpSums::place(begin + W::pair_of(at * 32 + my.lane(), my.warp()), 0);
+    };
     inject_delay(my.args, from.layer, from.phase);
     u64 units[W::LANE_PAIRS];
     if (!Handoff::poll(my.args, my.log, &my.shared.failed[0], from, used, place, units)) my.fail();

@@ -6,7 +6,7 @@
 #include "../ptx/approximate.cuh"
 #include "consumer.cuh"
 
-struct Epilogue_ {
+struct EpilogueWarp {
   const abi::StepArgs& args;
   Shared& shared;
   u32 round = 0;
@@ -33,7 +33,9 @@ __device__ __forceinline__ float tree_sum(const float* values) {
   return sum;
 }
 
-__device__ __forceinline__ float silu(float x) { return x * ptx::reciprocal(1.f + ptx::exp2(-1.4426950408889634f * x)); }
+__device__ __forceinline__ float silu(float x) {
+  return x * ptx::reciprocal(1.f + ptx::exp2(-1.4426950408889634f * x));
+}
 
 // Rows of a lane in a round; of gate and up, one of each.
 template <class W>
@@ -43,7 +45,8 @@ struct Rows {
 
 // Publishes the pair of this lane's value and the next lane's, from the even lanes.
 template <class To>
-__device__ __forceinline__ void publish_pairs(const Epilogue_& my, const Slot& to, int row, float value, bool used) {
+__device__ __forceinline__ void publish_pairs(const EpilogueWarp& my, const Slot& to, int row, float value,
+                                              bool used) {
   const float next = __shfl_down_sync(~0u, value, 1);
   if (!used || my.lane() % 2 != 0 || my.failed) return;
   Handoff::publish(my.args, to, To::place(row / 2, 0), {value, next});
@@ -51,7 +54,7 @@ __device__ __forceinline__ void publish_pairs(const Epilogue_& my, const Slot& t
 
 // One round of a matvec: `first` is its first tile, `count` its tiles. `scale` holds the rows' scales.
 template <class W, class To>
-__device__ __forceinline__ void round_of(Epilogue_& my, const Slot& to, int first, int count,
+__device__ __forceinline__ void round_of(EpilogueWarp& my, const Slot& to, int first, int count,
                                          const float (&scale)[Rows<W>::EACH], float rms, int buffer) {
   constexpr PhaseRow ROW = W::ROW;
   const auto& partial = my.shared.partial[buffer];
@@ -88,7 +91,7 @@ __device__ __forceinline__ void round_of(Epilogue_& my, const Slot& to, int firs
 // The scales of a lane's rows in a round, loaded before the sums are there. For gate and up: of the gate
 // row, and of the up row.
 template <class W>
-__device__ __forceinline__ void load_scales(const Epilogue_& my, const u8* matrix, int first, int count,
+__device__ __forceinline__ void load_scales(const EpilogueWarp& my, const u8* matrix, int first, int count,
                                             float (&scale)[Rows<W>::EACH]) {
 #pragma unroll
   for (int at = 0; at < Rows<W>::EACH; at++) {
@@ -102,7 +105,7 @@ __device__ __forceinline__ void load_scales(const Epilogue_& my, const u8* matri
 }
 
 // Waits for a round's partial sums.
-__device__ __forceinline__ int begin_sums(Epilogue_& my) {
+__device__ __forceinline__ int begin_sums(EpilogueWarp& my) {
   const int buffer = my.round % 2;
   ptx::partials_sync<shape::EPILOGUE_THREADS>(buffer);
   xray::sums_begin(my.log);
@@ -111,7 +114,7 @@ __device__ __forceinline__ int begin_sums(Epilogue_& my) {
 }
 
 // Releases their buffer.
-__device__ __forceinline__ void end_sums(Epilogue_& my, int buffer) {
+__device__ __forceinline__ void end_sums(EpilogueWarp& my, int buffer) {
   xray::sums_end(my.log);
   __syncwarp();
   if (my.lane() == 0) ptx::mbarrier_arrive(&my.shared.read[buffer]);
@@ -121,7 +124,7 @@ __device__ __forceinline__ void end_sums(Epilogue_& my, int buffer) {
 
 // The epilogue of a matvec of the normed residual stream.
 template <class W, class To>
-__device__ __forceinline__ void epilogue(Epilogue_& my, const u8* matrix, const Slot& to) {
+__device__ __forceinline__ void epilogue(EpilogueWarp& my, const u8* matrix, const Slot& to) {
   const int2 tiles = my.shared.shares[W::SHARE_AT];
   float rms = 1.f;
   int first = tiles.x;
@@ -142,7 +145,7 @@ __device__ __forceinline__ void epilogue(Epilogue_& my, const u8* matrix, const 
 }
 
 // The epilogue of the O projection: a lane has a pair of an item's rows.
-__device__ __forceinline__ void output_epilogue(Epilogue_& my, const u8* matrix, const Slot& to) {
+__device__ __forceinline__ void output_epilogue(EpilogueWarp& my, const u8* matrix, const Slot& to) {
   using Scales = Tiles<OutputWork::Format>;
   const int2 items = my.shared.shares[O_PROJ_SHARE];
   static_assert(shape::ITEM_TILES * shape::TILE_ROWS == 64, "a pair of rows a lane");
@@ -164,7 +167,7 @@ __device__ __forceinline__ void output_epilogue(Epilogue_& my, const u8* matrix,
 }
 
 // The epilogue of the down projection: two lanes have a row.
-__device__ __forceinline__ void down_epilogue(Epilogue_& my, const u8* matrix, const Slot& to) {
+__device__ __forceinline__ void down_epilogue(EpilogueWarp& my, const u8* matrix, const Slot& to) {
   using Scales = Tiles<LayerFormat>;
   constexpr int HALF = shape::CONSUMER_WARPS / 2;
   const int2 items = my.shared.shares[DOWN_SHARE];

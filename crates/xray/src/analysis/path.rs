@@ -215,7 +215,8 @@ impl<'a> Walk<'a> {
     fn handoff(&mut self, span: &Span) {
         let slack_ns = 2 * self.trace.meta().clock_error_ns;
         let producer = span.waits_on.and_then(|block| {
-            let (at_ns, role) = self.index.published_ns(block, part(span), self.now_ns, slack_ns)?;
+            let (at_ns, role) =
+                self.index.published_ns(block, part(span), self.now_ns, slack_ns)?;
             (at_ns > span.begin_ns).then_some((block, role, at_ns))
         });
         let back_to_ns = producer.map_or(span.begin_ns, |(.., at_ns)| at_ns);
