@@ -14,8 +14,10 @@
 //! two workers under every schedule with up to three preemptions, with one copy and with two, and
 //! three workers under the first 60,000 schedules.
 //!
-//! The same protocol runs on the GPU; this crate is its CPU form, on `std` atomics, or on loom's
-//! under the `loom` feature.
+//! The CPU engine runs on this crate, on `std` atomics, or on loom's under the `loom` feature. The
+//! GPU's form differs in two ways: its unit holds two values of 24 bits and the low 16 bits of the
+//! epoch, and only the first block reads the final slot: that no block is lapped follows from the
+//! launches, which run one after another.
 
 mod doorbell;
 mod exchange;

@@ -43,8 +43,7 @@ const SM_90A: ArchRow = ArchRow {
     },
 };
 
-/// RTX 5090 and its family. With 16 consumer warps, a thread has 96 registers, with which ptxas
-/// spills.
+/// RTX 5090 and its family.
 const SM_120A: ArchRow = ArchRow {
     name: "sm_120a",
     capability: 120,
@@ -56,6 +55,8 @@ const SM_120A: ArchRow = ArchRow {
         flight: 2,
         head_flight: 3,
         stages: 3,
+        // With 8, ptxas spills a register or two.
+        kv_ahead: 4,
         ..plain()
     },
 };

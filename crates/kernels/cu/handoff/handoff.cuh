@@ -1,9 +1,9 @@
 // How one phase's output becomes visible to the next phase's blocks: a policy, chosen by the row of the
 // variant table. A policy has
 //
-//   publish(args, slot, index, value)       makes a value visible
-//   poll<N>(args, log, slot, used, index, each)   waits for up to N pairs; false on abort
-//   phase_end()                             after a block's last value of a phase
+//   publish(args, slot, place, values)      makes a pair of values visible
+//   poll<N>(args, log, failed, slot, used, place, units)
+//                                           waits for up to N units; false on abort
 #pragma once
 #include "lines.cuh"
 
