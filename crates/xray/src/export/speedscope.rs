@@ -8,14 +8,15 @@ use std::collections::HashMap;
 
 const SCHEMA: &str = "https://www.speedscope.app/file-format-schema.json";
 
-/// Writes the trace for speedscope: for each block a profile of its consumers, and one of its
-/// loader if it has one. Frames are layers, phases, and waits for each phase (a profile has no
-/// fields for more). The weight stream is omitted, since its overlapping parts are not a stack.
+/// Writes the trace for speedscope: for each block a profile of its consumers, and one each of its
+/// epilogue and its loader if it has them. Frames are layers, phases, and waits for each phase (a
+/// profile has no fields for more). The weight stream is omitted, since its overlapping parts are
+/// not a stack.
 pub fn speedscope(trace: &Trace) -> Vec<u8> {
     let mut frames = Frames::default();
     let mut profiles = Vec::new();
     for track in tracks(trace) {
-        if matches!(track.kind, TrackKind::Consumers | TrackKind::Loader) {
+        if !matches!(track.kind, TrackKind::Stream(_)) {
             profiles.push(profile(&track, &mut frames));
         }
     }

@@ -53,7 +53,7 @@ fn no_wait_ends_before_its_producer_begins_to_sum() {
         let measured = after_the_producer_began(&trace);
         let least = measured.iter().min().copied().unwrap();
         println!("{}: {} waits, the earliest after {least} ns", path.display(), measured.len());
-        assert!(measured.len() > 10_000, "{}: {} waits", path.display(), measured.len());
+        assert!(measured.len() > 5_000, "{}: {} waits", path.display(), measured.len());
         assert!(least > 0, "{}: a wait ended {least} ns after its cause", path.display());
     }
 }

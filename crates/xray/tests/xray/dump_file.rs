@@ -95,8 +95,8 @@ fn wrong_bodies_with_a_right_sha256() {
     assert!(blocks.contains(": 1000000 x block do not fit"), "{blocks}");
     let stamp = pace + 1 + 8 + 2 + 8 + 8;
     let kind = HEADER + stamp + 12;
-    assert_eq!(changed(stamp + 12, &[7]), format!("byte {kind}: 7 is no kind"));
-    assert_eq!(changed(stamp + 13, &[8]), format!("byte {}: 8 is no phase", kind + 1));
+    assert_eq!(changed(stamp + 12, &[7]), format!("byte {kind}: 7 is not a valid kind"));
+    assert_eq!(changed(stamp + 13, &[8]), format!("byte {}: 8 is not a valid phase", kind + 1));
     let longer = [&body[..], b"end"].concat();
     let trailing = refusal(&file_of(&longer));
     assert_eq!(trailing, DumpError::Trailing { at: HEADER + body.len(), left: 3 });

@@ -186,7 +186,7 @@ mod tests {
     fn the_kernels_functions_are_found() {
         let names = |text: &str| found(text).into_iter().map(|f| f.0).collect::<Vec<_>>();
         let entry = include_str!("../../../../crates/kernels/cu/entry/megakernel.cu");
-        assert_eq!(names(entry), ["run_step", "monolith_step"]);
+        assert_eq!(names(entry), ["consume", "conclude", "monolith_step"]);
         let head = names(include_str!("../../../../crates/kernels/cu/phases/head.cuh"));
         assert!(head.contains(&"consider_warp".into()) && head.contains(&"argmax".into()));
     }
