@@ -1,9 +1,10 @@
-// One decode step of a dense Qwen3 model in one launch: one block per SM, all of them resident.
-// Blocks are warp-specialized: a producer lane loads, consumer warps compute.
+// One decode step of a dense Qwen3 model in one launch: at most one block per SM, all of them resident.
+// Blocks are warp-specialized: a producer lane loads, consumer warps compute, an epilogue warp publishes.
 //
 //   loader lane       streams this block's tiles through a ring of shared-memory stages, in the
 //                     order of use, and never waits for an activation
-//   consumer warps    run the phases: gather the phase's inputs, multiply, publish
+//   consumer warps    run the phases: take weights into registers, gather the inputs, multiply
+//   epilogue warp     adds up the consumers' partial sums and publishes, while they take the next weights
 //   observer lane     in X-ray builds only: records when tiles arrive
 //   watcher lane      in X-ray builds only: records where the consumers are
 //
@@ -31,7 +32,9 @@ extern "C" __device__ const u32 monolith_threads = shape::THREADS;
 //   gate_up      m = silu(W_gate (g h)) W_up (g h)  likewise
 //   down         h = h + W_down m                   in partial sums over splits of its columns
 //
-// then lm_head, logits = W_head (g h), and the argmax. Four hand-offs a layer.
+// then lm_head, logits = W_head (g h), and the argmax. Four hand-offs a layer. The matrices of Qwen3-0.6B,
+// rows by columns, and their bytes in bf16: qkv 4,096 x 1,024, 8.4 MB; o_proj 1,024 x 2,048, 4.2 MB;
+// gate and up 6,144 x 1,024, 12.6 MB; down 1,024 x 3,072, 6.3 MB; the head 151,936 x 1,024, 311 MB.
 __device__ __forceinline__ void consume(Consumer& my, u32 token) {
   begin_residual(my, token);
 #pragma unroll 1
