@@ -98,8 +98,8 @@ fn row(kernel: &Built, arch: Arch, sass: &Sass) -> String {
 }
 
 /// The most bytes of local memory of a thread. With 227 KB of shared memory there is hardly any L1:
-/// a spilled register is a trip to L2, and 400 bytes of them made a token take half as long again
-/// on an H200 (notes/chain.md). A recording build may have a few, off the named model's path.
+/// a spilled register is a trip to L2 (notes/chain.md). A recording build may have a few, off the
+/// named model's path.
 fn frame_bytes_max(variant: &Variant) -> u32 {
     if variant.xray { 32 } else { 0 }
 }

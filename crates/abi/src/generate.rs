@@ -187,13 +187,13 @@ fn matvecs(text: &mut String) {
     cuda_enum(text, "Epilogue", Epilogue::ALL.iter().map(|of| format!("{of:?}")));
     text.push_str(
         "struct PhaseRow {\n  abi::Phase phase;\n\
-         \x20 // Columns of the matrix, and whether the gathered activation is normed.\n\
-         \x20 int columns;\n  bool normed;\n\
+         \x20 // Its number among a layer's matvecs.\n  u32 index;\n\
+         \x20 // Columns of the matrix.\n  int columns;\n\
          \x20 // Rows.\n\
          \x20 int rows;\n  Epilogue epilogue;\n};\n\n",
     );
-    for matvec in MATVECS.iter().chain([&HEAD]) {
-        row(text, matvec);
+    for (index, matvec) in MATVECS.iter().enumerate().chain([(0, &HEAD)]) {
+        row(text, index, matvec);
     }
     let _ = writeln!(
         text,
@@ -202,12 +202,12 @@ fn matvecs(text: &mut String) {
     );
 }
 
-fn row(text: &mut String, matvec: &Matvec) {
-    let Matvec { phase, columns, normed, rows, epilogue, .. } = matvec;
+fn row(text: &mut String, index: usize, matvec: &Matvec) {
+    let Matvec { phase, columns, rows, epilogue, .. } = matvec;
     let _ = writeln!(
         text,
-        "__device__ constexpr PhaseRow {}_ROW = {{\n    abi::Phase::{phase:?}, shape::{}, \
-         {normed}, shape::{}, Epilogue::{epilogue:?}}};",
+        "__device__ constexpr PhaseRow {}_ROW = {{\n    abi::Phase::{phase:?}, {index}, shape::{}, \
+         shape::{}, Epilogue::{epilogue:?}}};",
         if *phase == Phase::LmHead { "HEAD".into() } else { phase.name().to_uppercase() },
         columns.cuda(),
         rows.cuda(),

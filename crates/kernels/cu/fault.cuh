@@ -50,6 +50,11 @@ __device__ __forceinline__ void record_failed_wait(const Wait& wait, u32 seen, u
   failed.seen = seen;
 }
 
+// Whether a wait of this block has failed: it waits and publishes no more.
+__device__ __forceinline__ bool has_failed(const Shared& shared) {
+  return *static_cast<const volatile u32*>(&shared.failed[0]) != 0;
+}
+
 // Returns whether to give up a wait that began at `begin`: it took longer than `times` the timeout,
 // another block has aborted, or this role has already given up a wait (a warp meets more waits on
 // its way out). `seen` is the word's last value. The role then exits.

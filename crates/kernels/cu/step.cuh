@@ -187,6 +187,27 @@ __host__ __device__ constexpr u32 split_of(u32 position, u32 kv_chunk, u32 kv_sp
   return position / kv_chunk % kv_splits;
 }
 
+// The unit of a pair's partial sum within a slot: `per` pairs lie side by side, `line` units
+// from one block's to the next one's, and each pair has `sums` partial sums.
+__host__ __device__ constexpr int unit_of_pair(int pair, int sum, int per, int line, int sums) {
+  return (pair / per * sums + sum) * line + pair % per;
+}
+
+// An item of the O projection: the rows of a rank by the columns of a KV head's query heads.
+__host__ __device__ constexpr int output_item(int rank, int kv_head, int kv_heads) {
+  return rank * kv_heads + kv_head;
+}
+
+// The KV head of an item.
+__host__ __device__ constexpr int kv_head_of_item(int item, int kv_heads) {
+  return item % kv_heads;
+}
+
+// The rank of an item.
+__host__ __device__ constexpr int rank_of_item(int item, int kv_heads) {
+  return item / kv_heads;
+}
+
 }  // namespace shape
 
 // ---- the phases that are matrix-vector products (matvecs)
@@ -194,31 +215,32 @@ __host__ __device__ constexpr u32 split_of(u32 position, u32 kv_chunk, u32 kv_sp
 // The epilogue: what is done with a matvec's sums.
 enum class Epilogue : u32 {
   Scale = 0,
-  Residual = 1,
+  Partial = 1,
   Gate = 2,
   Logits = 3,
 };
 
 struct PhaseRow {
   abi::Phase phase;
-  // Columns of the matrix, and whether the gathered activation is normed.
+  // Its number among a layer's matvecs.
+  u32 index;
+  // Columns of the matrix.
   int columns;
-  bool normed;
   // Rows.
   int rows;
   Epilogue epilogue;
 };
 
 __device__ constexpr PhaseRow QKV_ROW = {
-    abi::Phase::Qkv, shape::HIDDEN, true, shape::QKV_DIM, Epilogue::Scale};
+    abi::Phase::Qkv, 0, shape::HIDDEN, shape::QKV_DIM, Epilogue::Scale};
 __device__ constexpr PhaseRow O_PROJ_ROW = {
-    abi::Phase::OProj, shape::Q_DIM, false, shape::HIDDEN, Epilogue::Residual};
+    abi::Phase::OProj, 1, shape::Q_DIM, shape::HIDDEN, Epilogue::Partial};
 __device__ constexpr PhaseRow GATE_UP_ROW = {
-    abi::Phase::GateUp, shape::HIDDEN, true, shape::GATE_UP_DIM, Epilogue::Gate};
+    abi::Phase::GateUp, 2, shape::HIDDEN, shape::GATE_UP_DIM, Epilogue::Gate};
 __device__ constexpr PhaseRow DOWN_ROW = {
-    abi::Phase::Down, shape::INTERMEDIATE, false, shape::HIDDEN, Epilogue::Residual};
+    abi::Phase::Down, 3, shape::INTERMEDIATE, shape::HIDDEN, Epilogue::Partial};
 __device__ constexpr PhaseRow HEAD_ROW = {
-    abi::Phase::LmHead, shape::HIDDEN, true, shape::VOCAB, Epilogue::Logits};
+    abi::Phase::LmHead, 0, shape::HIDDEN, shape::VOCAB, Epilogue::Logits};
 
 // Matvecs per layer; the LM head counts as the first matvec of one more layer.
 constexpr u32 LAYER_MATVECS = 4;

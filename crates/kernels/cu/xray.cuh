@@ -102,12 +102,8 @@ struct Notes {
 };
 
 // The number of a layer's matvec: LAYER_MATVECS a layer. The LM head is the first one of a layer more.
-__device__ __forceinline__ u32 matvec(u32 layer, abi::Phase phase) {
-  const u32 place = phase == abi::Phase::OProj    ? 1
-                    : phase == abi::Phase::GateUp ? 2
-                    : phase == abi::Phase::Down   ? 3
-                                                  : 0;
-  return layer * LAYER_MATVECS + place;
+__device__ __forceinline__ u32 matvec(u32 layer, const PhaseRow& row) {
+  return layer * LAYER_MATVECS + row.index;
 }
 
 __device__ __forceinline__ void note(Notes& log, abi::Moment moment, u32 which = 0) {

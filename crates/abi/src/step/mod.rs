@@ -235,6 +235,15 @@ wire_rules! {
     );
     /// The split of a position: chunks of positions go to the splits round-robin.
     u32 split_of(position, kv_chunk, kv_splits) = position / kv_chunk % kv_splits;
+    /// The unit of a pair's partial sum within a slot: `per` pairs lie side by side, `line` units
+    /// from one block's to the next one's, and each pair has `sums` partial sums.
+    int unit_of_pair(pair, sum, per, line, sums) = (pair / per * sums + sum) * line + pair % per;
+    /// An item of the O projection: the rows of a rank by the columns of a KV head's query heads.
+    int output_item(rank, kv_head, kv_heads) = rank * kv_heads + kv_head;
+    /// The KV head of an item.
+    int kv_head_of_item(item, kv_heads) = item % kv_heads;
+    /// The rank of an item.
+    int rank_of_item(item, kv_heads) = item / kv_heads;
 }
 
 #[cfg(test)]
@@ -254,6 +263,10 @@ mod tests {
             for (at, (piece, block)) in owners.into_iter().enumerate() {
                 assert_eq!((at, owner_of_piece(piece, blocks, pieces)), (piece, block));
             }
+        }
+        for (rank, kv_head) in [(0, 0), (15, 7), (3, 5)] {
+            let item = output_item(rank, kv_head, 8);
+            assert_eq!((rank_of_item(item, 8), kv_head_of_item(item, 8)), (rank, kv_head));
         }
         assert_eq!(
             [1, 128, 129, 200, 2048].map(|n| active_splits(n, 32, 16, 128)),

@@ -1,6 +1,6 @@
 //! The phases of a step: what each gathers, multiplies and publishes.
 
-use super::{Step, Width, tiles};
+use super::{Step, Width, tiles, unit_of_pair};
 use crate::Phase;
 
 /// What a phase gives the next one.
@@ -38,8 +38,7 @@ impl Slot {
 
     /// The unit of a pair's partial sum within the slot.
     pub fn place(&self, step: &Step, pair: usize, sum: usize) -> usize {
-        let (per, line) = (self.per.of(step), self.line.of(step));
-        (pair / per * self.sums(step) + sum) * line + pair % per
+        unit_of_pair(pair, sum, self.per.of(step), self.line.of(step), self.sums(step))
     }
 
     /// The pair of values of a unit within the slot, and which sum it is: the inverse of
@@ -116,8 +115,8 @@ wire_enum! {
     Epilogue {
         /// Times the reciprocal RMS of the gathered activation.
         Scale = 0, "scale";
-        /// Plus the residual stream.
-        Residual = 1, "residual";
+        /// Published as a partial sum, which the next gather adds to the residual stream.
+        Partial = 1, "partial";
         /// silu(gate) * up, both times the reciprocal RMS.
         Gate = 2, "gate";
         /// Scaled, and kept if it is the largest.
@@ -134,8 +133,6 @@ pub struct Matvec {
     pub from: Phase,
     /// Width of the gathered activation.
     pub columns: Width,
-    /// Whether the activation is normed.
-    pub normed: bool,
     /// Rows of the matrix.
     pub rows: Width,
     /// What is done with the sums.
@@ -148,7 +145,6 @@ pub const MATVECS: [Matvec; 4] = [
         phase: Phase::Qkv,
         from: Phase::Down,
         columns: dim!(hidden),
-        normed: true,
         rows: size!(qkv_dim),
         epilogue: Epilogue::Scale,
     },
@@ -156,15 +152,13 @@ pub const MATVECS: [Matvec; 4] = [
         phase: Phase::OProj,
         from: Phase::Attention,
         columns: size!(q_dim),
-        normed: false,
         rows: dim!(hidden),
-        epilogue: Epilogue::Residual,
+        epilogue: Epilogue::Partial,
     },
     Matvec {
         phase: Phase::GateUp,
         from: Phase::OProj,
         columns: dim!(hidden),
-        normed: true,
         rows: size!(gate_up_dim),
         epilogue: Epilogue::Gate,
     },
@@ -172,9 +166,8 @@ pub const MATVECS: [Matvec; 4] = [
         phase: Phase::Down,
         from: Phase::GateUp,
         columns: dim!(intermediate),
-        normed: false,
         rows: dim!(hidden),
-        epilogue: Epilogue::Residual,
+        epilogue: Epilogue::Partial,
     },
 ];
 
@@ -186,7 +179,6 @@ pub const HEAD: Matvec = Matvec {
     phase: Phase::LmHead,
     from: Phase::Down,
     columns: dim!(hidden),
-    normed: true,
     rows: dim!(vocab),
     epilogue: Epilogue::Logits,
 };

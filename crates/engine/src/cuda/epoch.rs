@@ -2,7 +2,18 @@
 //! zero, which is what an empty slot holds, and all slots are emptied before they come again.
 
 /// Steps of a turn, and one that is left out.
-pub(super) const TURN: u32 = 1 << 16;
+const TURN: u32 = 1 << 16;
+
+/// The next step's epoch; `None` after the last number.
+pub(super) fn next(epoch: u32) -> Option<u32> {
+    let next = epoch.checked_add(1)?;
+    if next.is_multiple_of(TURN) { next.checked_add(1) } else { Some(next) }
+}
+
+/// Whether a step begins a turn: the slots must be emptied before it.
+pub(super) fn begins_turn(epoch: u32) -> bool {
+    epoch > TURN && epoch % TURN == 1
+}
 
 /// Steps from one epoch to a later one.
 pub(super) fn steps_between(earlier: u32, later: u32) -> u32 {
@@ -26,16 +37,18 @@ mod tests {
 
     #[test]
     fn the_epoch_before_is_as_many_steps_away() {
-        let next =
-            |epoch: u32| if (epoch + 1).is_multiple_of(TURN) { epoch + 2 } else { epoch + 1 };
         for first in [1, 100, TURN - 40, TURN - 3, TURN - 1, TURN + 1, 3 * TURN - 7] {
             let mut last = first;
             for steps in 0..60 {
                 assert_ne!(last % TURN, 0);
                 assert_eq!(steps_between(first, last), steps, "{first} to {last}");
                 assert_eq!(before(last, steps), first, "{steps} before {last}");
-                last = next(last);
+                let following = next(last).unwrap();
+                // Numbers of one turn differ in their 16 bits.
+                assert_eq!(begins_turn(following), following / TURN != last / TURN);
+                last = following;
             }
         }
+        assert_eq!((next(u32::MAX - 1), next(u32::MAX)), (Some(u32::MAX), None));
     }
 }

@@ -213,11 +213,9 @@ impl CudaEngine {
 
     /// Launches one step on the stream.
     fn launch(&mut self, position: usize, flags: u32) -> Result<(), EngineError> {
-        let next = self.args.epoch.checked_add(1).ok_or(EngineError::Stopped)?;
-        self.args.epoch = next;
-        if next % epoch::TURN == 0 {
+        self.args.epoch = epoch::next(self.args.epoch).ok_or(EngineError::Stopped)?;
+        if epoch::begins_turn(self.args.epoch) {
             // A unit holds 16 bits of its epoch: what was published a turn ago must not look fresh.
-            self.args.epoch = next.checked_add(1).ok_or(EngineError::Stopped)?;
             self.stream.memset_zeros(&mut self.buffers.slots).map_err(gpu_error)?;
         }
         self.args.position = position as u32;
@@ -252,7 +250,7 @@ impl CudaEngine {
         Ok(stopped == STOPPED_END_OF_TEXT)
     }
 
-    /// Returns the owners of the values of the step at this position.
+    /// Returns the owners of the values of a step.
     fn producers(&self) -> Producers {
         Producers::new(self.step, self.info.blocks)
     }

@@ -3,7 +3,7 @@
 use crate::plan::Plan;
 use monolith_abi::Phase;
 use monolith_abi::dump::NO_LAYER;
-use monolith_abi::step::{OUTPUTS, Output, Step, owner_of_piece};
+use monolith_abi::step::{OUTPUTS, Output, Step, output_item, owner_of_piece};
 
 /// The owners of one step's units.
 pub(super) struct Producers {
@@ -75,7 +75,7 @@ impl Producers {
     fn of_partial(&self, slot: usize) -> usize {
         let Step { dims, sizes, .. } = self.step();
         let (head, rank) = (slot / sizes.splits, slot % sizes.splits);
-        let item = rank * dims.kv_heads + head / sizes.group_heads;
+        let item = output_item(rank, head / sizes.group_heads, dims.kv_heads);
         owner_of_piece(item, self.plan.workers, sizes.ranks * dims.kv_heads)
     }
 }

@@ -2,7 +2,7 @@
 // variant table. A policy has
 //
 //   publish(args, slot, place, values)      makes a pair of values visible
-//   poll<N>(args, log, failed, slot, used, place, units)
+//   poll<N>(args, shared, log, slot, used, place, units)
 //                                           waits for up to N units; false on abort
 #pragma once
 #include "lines.cuh"

@@ -4,19 +4,14 @@
 // all-gather of adjacent units takes three times as long under a stream of weights (3.2 against 1.05 us
 // at 2 TB/s on an H200, notes/chain.md).
 //
-// Every (layer, phase) has its own slot, written in every step, so that nothing is ever reset, and what a
-// reader can find is of this step or of the one before: 16 bits of epoch tell the two apart. No block is
-// lapped: launches follow one another, and a launch ends only when every block has read all it needs.
+// Every (layer, phase) has its own slot, and a step does not reset it. An epoch's 16 bits are never zero,
+// which is what an empty slot holds, and the host empties all slots before they come again, so that no older
+// value looks fresh. No block is lapped: launches follow one another, and a launch ends only when every block
+// has read all it needs.
 #pragma once
 #include "../xray.cuh"
 #include "slot.cuh"
 #include "unit.cuh"
-
-// Where pair `pair` of a phase's output lies in its slot: `PER` pairs a block, in lines.
-template <int PER, int LINE>
-__device__ __forceinline__ int place_of(int pair) {
-  return pair / PER * LINE + pair % PER;
-}
 
 struct Lines {
   // Makes a pair of values visible to the next phase.
@@ -30,8 +25,8 @@ struct Lines {
   // that are missing are loaded in one go, so that a wait is one trip to L2 however many arrive late.
   // Returns false on abort; loads once and does not wait if the block has failed.
   template <int N, class Used, class Place>
-  __device__ static __forceinline__ bool poll(const abi::StepArgs& args, ::xray::Notes& log, const u32* failed,
-                                              const Slot& slot, Used used, Place place,
+  __device__ static __forceinline__ bool poll(const abi::StepArgs& args, const Shared& shared,
+                                              ::xray::Notes& log, const Slot& slot, Used used, Place place,
                                               u64 (&units)[N]) {
     const u32 epoch = args.epoch;
     bool all = true;
@@ -40,7 +35,7 @@ struct Lines {
 #pragma unroll
     for (int at = 0; at < N; at++) all = all && is_of(units[at], epoch);
     bool ok = true;
-    if (!all && *static_cast<const volatile u32*>(failed) == 0) ok = wait(args, log, slot, place, units);
+    if (!all && !has_failed(shared)) ok = wait(args, log, slot, place, units);
     __syncwarp();
     return ok;
   }

@@ -13,6 +13,7 @@ namespace activation {
 
 // Words of a part: two columns each, with eight to spare, so that the parts' words lie in other banks.
 constexpr u32 STRIDE = 8 * shape::STEPS_AHEAD + 8;
+static_assert(32 * shape::STEPS_AHEAD <= sizeof(Shared::zeros), "the operand of a column without a part");
 
 // Where a lane stores the pair of columns `lane` of its warp's; pairs 32 on lie 32 words on.
 __device__ __forceinline__ u32 pair_address(const u32* words, u32 lane) {

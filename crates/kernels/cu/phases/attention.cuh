@@ -41,7 +41,9 @@ struct Item {
   int kv_head, rank;
 };
 
-__device__ __forceinline__ Item item_of(int at) { return {at % shape::KV_HEADS, at / shape::KV_HEADS}; }
+__device__ __forceinline__ Item item_of(int at) {
+  return {shape::kv_head_of_item(at, shape::KV_HEADS), shape::rank_of_item(at, shape::KV_HEADS)};
+}
 
 // The cached keys (0) or values (1) of a KV head, at this lane's dimensions.
 __device__ __forceinline__ uint2* cache_rows(const Consumer& my, u32 layer, int which, int kv_head) {
@@ -77,7 +79,8 @@ struct Share {
   }
 
   __device__ __forceinline__ bool has_newest(u32 newest, int warp) const {
-    return newest % WARPS<H> == u32(warp) && (splits == 1 || newest / shape::KV_CHUNK % splits == u32(split));
+    if (newest % WARPS<H> != u32(warp)) return false;
+    return splits == 1 || shape::split_of(newest, shape::KV_CHUNK, splits) == u32(split);
   }
 };
 
@@ -160,7 +163,7 @@ __device__ __forceinline__ void gather_heads(Consumer& my, u32 layer, int kv_hea
     return QkvSums::place(head * HEAD_PAIRS + at % 2 * 32 + my.lane(), 0);
   };
   u64 units[N];
-  if (!Handoff::poll(my.args, my.log, &my.shared.failed[0], from, used, place, units)) my.fail();
+  gather(my, from, used, place, units);
   xray::note(my.log, abi::Moment::Gathered);
   float x[H + 1][4], squares[H + 1];
 #pragma unroll
@@ -174,9 +177,8 @@ __device__ __forceinline__ void gather_heads(Consumer& my, u32 layer, int kv_hea
 #pragma unroll
     for (int head = 0; head <= H; head++) squares[head] += __shfl_xor_sync(~0u, squares[head], lane);
   }
-  // Scores are scaled to base 2, for exp2.
-  constexpr float LOG2_E = 1.4426950408889634f;
-  const float scale = LOG2_E * 0.08838834764831845f;
+  // Scores are scaled to base 2, for exp2; the other factor is 1 / sqrt(HEAD_DIM), of heads of 128.
+  const float scale = ptx::LOG2_E * 0.08838834764831845f;
 #pragma unroll
   for (int head = 0; head < H; head++) {
     norm_and_rotate(x[head], squares[head], constants.query, constants.angles, my.args.norm_eps, scale);
@@ -197,7 +199,7 @@ struct Running {
   float largest[H], weights[H], output[H][4];
 };
 
-// Sums `N` values over the warp: a lane gets the sum of the value `index` (mine). At each of the first steps
+// Sums `N` values over the warp: a lane gets the sum of one of them. At each of the first steps
 // a lane gives away one half of its values and adds the other lane's to the other half: six shuffles for
 // four values, not twenty.
 template <int N, int STEP = 16>
@@ -422,7 +424,7 @@ __device__ __forceinline__ void publish_share(Consumer& my, u32 layer, Item item
     const Combined all =
         combine<shape::CONSUMER_WARPS>(my, &my.shared.outputs[0][2 * pair], my.shared.largest[head],
                                        my.shared.weights[head], true);
-    if (my.has_failed()) continue;
+    if (has_failed(my.shared)) continue;
     const Slot to = partials_of(my.args, layer, item.kv_head * HEADS + head, item.rank);
     Handoff::publish(my.args, to, pair % HEAD_PAIRS, all.output);
     if (pair % HEAD_PAIRS == 0) Handoff::publish(my.args, to, HEAD_PAIRS, {all.largest, all.weights});
@@ -446,7 +448,7 @@ __device__ __forceinline__ void gather_shares(Consumer& my, u32 layer, Item item
       return rank(of) * shape::PARTIAL_LINE + (of % 2 == 0 ? pair % HEAD_PAIRS : HEAD_PAIRS);
     };
     u64 units[2 * RANKS];
-    if (!Handoff::poll(my.args, my.log, &my.shared.failed[0], from, used, place, units)) my.fail();
+    gather(my, from, used, place, units);
     Combined all = {MINUS_INFINITY, 0.f, {0.f, 0.f}};
 #pragma unroll
     for (int of = 0; of < RANKS; of++) {
@@ -495,7 +497,7 @@ __device__ __forceinline__ void keep_output(Consumer& my, bool is_local) {
 // Takes an item's weights: this warp's tile and slice.
 __device__ __forceinline__ void take_output_weights(Consumer& my, u32 layer, uint4 (&a)[Output::STEPS]) {
   const int tile = my.warp() / Output::SLICES;
-  xray::note(my.log, abi::Moment::Entered, xray::matvec(layer, abi::Phase::OProj));
+  xray::note(my.log, abi::Moment::Entered, xray::matvec(layer, O_PROJ_ROW));
   wait_for_stages<Output::PIECES>(my, layer, abi::Phase::OProj);
   const u8* part = stage_at(my, tile / Output::STAGE_PARTS) + tile % Output::STAGE_PARTS * Output::PART_BYTES;
 #pragma unroll
@@ -586,8 +588,7 @@ __device__ __forceinline__ void attend_and_project(Consumer& my) {
     wait_for_attended(my, index, items_of(my));
     xray::note(my.log, abi::Moment::Passed);
     keep_output(my, is_local);
-    float none = 0.f;
-    multiply<1, Output::STEPS, false>(my, a, buffer, none);
+    multiply<1, Output::STEPS>(my, a, buffer);
     end_round(my, buffer);
   }
 }

@@ -11,7 +11,7 @@ __device__ __forceinline__ void wait_for_stages(Consumer& my, u32 layer, abi::Ph
   RingCursor cursor = my.cursor;
 #pragma unroll
   for (int stage = 0; stage < STAGES; stage++, cursor.advance()) {
-    if (is_full(my.shared, cursor) || my.has_failed()) continue;
+    if (is_full(my.shared, cursor) || has_failed(my.shared)) continue;
     xray::note(my.log, abi::Moment::Starved);
     if (!wait_full(my.args, my.shared, cursor, layer, phase)) my.fail();
     xray::note(my.log, abi::Moment::Fed);
@@ -66,13 +66,13 @@ __device__ __forceinline__ void take_weights(Consumer& my, u32 layer, uint4 (&a)
   for (int tile = 0; tile < W::TILES; tile++) {
 #pragma unroll
     for (int piece = 0; piece < W::PIECES; piece += W::SHARE) {
-      constexpr int STAGES = least(W::SHARE, W::PIECES);
+      constexpr int STAGES = shape::smaller(W::SHARE, W::PIECES);
       wait_for_stages<STAGES>(my, layer, W::ROW.phase);
       take_pieces<W>(my, piece, a + tile * W::STEPS);
       release_stages<STAGES>(my);
     }
   }
-  // Here, and not behind the gather, where the compiler would put what depends on nothing (32 us).
+  // Here, and not behind the gather, where the compiler would put what depends on nothing.
 #pragma unroll
   for (int at = 0; at < W::TILES * W::STEPS; at++) ptx::pin(a[at]);
 }
@@ -107,6 +107,12 @@ __device__ __forceinline__ float2 sum_of(const u64* units) {
   }
 }
 
+// Gathers up to `N` units of a slot: those for which `used(at)` holds, at `place(at)`.
+template <int N, class Used, class Place>
+__device__ __forceinline__ void gather(Consumer& my, const Slot& from, Used used, Place place, u64 (&units)[N]) {
+  if (!Handoff::poll(my.args, my.shared, my.log, from, used, place, units)) my.fail();
+}
+
 // Adds a phase's partial sums to this lane's pairs of the residual stream.
 template <class W, class From>
 __device__ __forceinline__ void add_to_residual(Consumer& my, const Slot& from) {
@@ -116,7 +122,7 @@ __device__ __forceinline__ void add_to_residual(Consumer& my, const Slot& from) 
   const auto place = [&](int at) { return From::place(W::pair_of(mine(at), my.warp()), at % From::SUMS); };
   inject_delay(my.args, from.layer, from.phase);
   u64 units[N];
-  if (!Handoff::poll(my.args, my.log, &my.shared.failed[0], from, used, place, units)) my.fail();
+  gather(my, from, used, place, units);
 #pragma unroll
   for (int at = 0; at < W::LANE_PAIRS; at++) {
     if (!used(at * From::SUMS)) continue;
@@ -186,6 +192,13 @@ __device__ __forceinline__ void multiply(Consumer& my, const uint4 (&a)[TILES * 
   }
 }
 
+// The same where nothing else is added up.
+template <int TILES, int STEPS>
+__device__ __forceinline__ void multiply(Consumer& my, const uint4 (&a)[TILES * STEPS], int buffer) {
+  float none = 0.f;
+  multiply<TILES, STEPS, false>(my, a, buffer, none);
+}
+
 // Ends a round: the partial sums are the epilogue's.
 __device__ __forceinline__ void end_round(Consumer& my, int buffer) {
   ptx::partials_arrive<shape::EPILOGUE_THREADS>(buffer);
@@ -225,7 +238,7 @@ __device__ __forceinline__ void normed_product(Consumer& my, bool is_first) {
 #pragma unroll 1
   do {
     my.begin_phase(W::ROW.phase);
-    xray::note(my.log, abi::Moment::Entered, xray::matvec(my.layer, W::ROW.phase));
+    xray::note(my.log, abi::Moment::Entered, xray::matvec(my.layer, W::ROW));
     uint4 a[W::TILES * W::STEPS];
     u32 weights[W::LANE_PAIRS] = {};
     const u32* norm = norm_of<W>(my);
@@ -239,7 +252,7 @@ __device__ __forceinline__ void normed_product(Consumer& my, bool is_first) {
     wait_for_buffer(my, buffer);
     float squares = 0.f;
     if (gathers) {
-      xray::note(my.log, abi::Moment::Asked, xray::matvec(my.layer, W::ROW.phase));
+      xray::note(my.log, abi::Moment::Asked, xray::matvec(my.layer, W::ROW));
       if (!is_first) add_to_residual<W, From>(my, input_of<W>(my));
       xray::note(my.log, abi::Moment::Gathered);
 #pragma unroll
@@ -264,28 +277,27 @@ __device__ __forceinline__ void down_product(Consumer& my) {
 #pragma unroll 1
   for (int item = items.x; item < items.y; item++) {
     my.begin_phase(W::ROW.phase);
-    xray::note(my.log, abi::Moment::Entered, xray::matvec(my.layer, W::ROW.phase));
+    xray::note(my.log, abi::Moment::Entered, xray::matvec(my.layer, W::ROW));
     uint4 a[W::STEPS];
     take_weights<W>(my, my.layer, a);
     const Slot from = slot_of(my.args, my.layer, abi::Phase::GateUp, shape::GATE_UP_SLOT);
     const int buffer = my.round % 2, begin = item % shape::DOWN_SPLITS * (W::COLUMNS / 2);
     wait_for_buffer(my, buffer);
-    xray::note(my.log, abi::Moment::Asked, xray::matvec(my.layer, abi::Phase::Down));
+    xray::note(my.log, abi::Moment::Asked, xray::matvec(my.layer, W::ROW));
     const auto used = [&](int at) { return W::has_pair(at * 32 + my.lane(), my.warp()); };
     const auto place = [&](int at) {
       return GateUpSums::place(begin + W::pair_of(at * 32 + my.lane(), my.warp()), 0);
     };
     inject_delay(my.args, from.layer, from.phase);
     u64 units[W::LANE_PAIRS];
-    if (!Handoff::poll(my.args, my.log, &my.shared.failed[0], from, used, place, units)) my.fail();
+    gather(my, from, used, place, units);
     xray::note(my.log, abi::Moment::Gathered);
 #pragma unroll
     for (int at = 0; at < W::LANE_PAIRS; at++) {
       keep<W>(my, at * 32 + my.lane(), used(at) ? values_of(units[at]) : float2{0.f, 0.f});
     }
     __syncwarp();
-    float none = 0.f;
-    multiply<W::TILES, W::STEPS, false>(my, a, buffer, none);
+    multiply<W::TILES, W::STEPS>(my, a, buffer);
     end_round(my, buffer);
   }
 }

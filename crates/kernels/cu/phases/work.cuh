@@ -6,7 +6,6 @@
 #include "../shape.cuh"
 
 __device__ constexpr int ceiling(int a, int b) { return (a + b - 1) / b; }
-__device__ constexpr int least(int a, int b) { return a < b ? a : b; }
 
 // Where a block keeps which pieces of each matvec are its own.
 enum ShareAt : int { QKV_SHARE, O_PROJ_SHARE, GATE_UP_SHARE, DOWN_SHARE, HEAD_SHARE };
@@ -52,6 +51,7 @@ struct Work {
   static constexpr int WARP_RUNS = ceiling(RUNS, shape::CONSUMER_WARPS);
   static constexpr int RUN_FRAGMENTS = RUN_COLUMNS / Format::COLS;
   static constexpr int RUN_BYTES = RUN_FRAGMENTS * Format::BYTES;
+  static_assert(RUN_BYTES <= sizeof(Shared::zeros), "a run of zeros");
   // Whether every warp has WARP_RUNS runs.
   static constexpr bool WHOLE = RUNS % shape::CONSUMER_WARPS == 0;
 
@@ -74,7 +74,7 @@ struct Work {
   static constexpr int TILES =
       ROW.phase == abi::Phase::Down
           ? 1
-          : least(least(shape::STEPS_AHEAD / STEPS, shape::ROUND_TILES), BLOCK_TILES);
+          : shape::smaller(shape::smaller(shape::STEPS_AHEAD / STEPS, shape::ROUND_TILES), BLOCK_TILES);
 
   // The pairs of columns that a warp gathers, and a lane.
   static constexpr int PAIRS = WARP_RUNS * RUN_PAIRS;
@@ -104,7 +104,7 @@ struct OutputWork {
   static_assert(SLICE_COLUMNS % 64 == 0 || SLICE_COLUMNS == 32, "whole lanes, of one head each");
   // Bytes of a tile's part, and the parts of a stage.
   static constexpr int PART_BYTES = shape::GROUP_DIM / Format::COLS * Format::BYTES;
-  static constexpr int STAGE_PARTS = least(shape::STAGE_BYTES / PART_BYTES, shape::ITEM_TILES);
+  static constexpr int STAGE_PARTS = shape::smaller(shape::STAGE_BYTES / PART_BYTES, shape::ITEM_TILES);
   static_assert(STAGE_PARTS >= 1 && shape::ITEM_TILES % STAGE_PARTS == 0, "whole stages");
   static constexpr int PIECES = shape::ITEM_TILES / STAGE_PARTS;
 };
@@ -116,7 +116,7 @@ struct Sums {
   __device__ static __forceinline__ int place(int pair, int sum) {
     // Without the division the places of one lane are one address and constants.
     if constexpr (SUMS == 1 && PER == LINE) return pair;
-    return (pair / PER * SUMS + sum) * LINE + pair % PER;
+    return shape::unit_of_pair(pair, sum, PER, LINE, SUMS);
   }
 };
 using QkvSums = Sums<1, shape::QKV_PER, shape::QKV_LINE>;
@@ -134,7 +134,7 @@ __device__ __forceinline__ int2 share_of(u32 pieces) {
   return {int(shape::first_piece(block, blocks, pieces)), int(shape::first_piece(block + 1, blocks, pieces))};
 }
 
-// Called by one thread: a division a phase would be 100 clocks of every phase.
+// Called by one thread, so that no phase has to divide.
 __device__ __forceinline__ void find_shares(Shared& shared) {
   shared.shares[QKV_SHARE] = share_of(shape::tiles(shape::QKV_DIM, shape::TILE_ROWS));
   shared.shares[O_PROJ_SHARE] = share_of(O_PROJ_ITEMS);

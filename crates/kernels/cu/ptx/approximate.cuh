@@ -5,6 +5,9 @@
 
 namespace ptx {
 
+// e^x is exp2(LOG2_E x).
+constexpr float LOG2_E = 1.4426950408889634f;
+
 // 2^x.
 __device__ __forceinline__ float exp2(float x) {
   float y;

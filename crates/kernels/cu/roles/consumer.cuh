@@ -1,4 +1,4 @@
-// The consumer warps: the state of each of their threads, and the block's part of a matrix.
+// The consumer warps: the state of each of their threads.
 #pragma once
 #include "../ptx/barrier.cuh"
 #include "../ptx/mma.cuh"
@@ -56,9 +56,6 @@ struct Consumer {
   // Once a wait of the block has failed, its warps run on to the step's end without waiting, so that every
   // barrier is met, and the block publishes nothing more.
   __device__ __forceinline__ void fail() { *static_cast<volatile u32*>(&shared.failed[0]) = 1; }
-  __device__ __forceinline__ bool has_failed() const {
-    return *static_cast<const volatile u32*>(&shared.failed[0]) != 0;
-  }
 };
 
 // Waits until the epilogue has read what the buffer held two rounds ago. The epilogue warp waits for
@@ -66,10 +63,4 @@ struct Consumer {
 __device__ __forceinline__ void wait_for_buffer(Consumer& my, int buffer) {
   const u32 parity = my.round / 2 % 2 ^ 1;
   while (!ptx::mbarrier_try_wait(&my.shared.read[buffer], parity)) {}
-}
-
-__device__ __forceinline__ float warp_sum(float value) {
-#pragma unroll
-  for (int lane = 16; lane > 0; lane /= 2) value += __shfl_xor_sync(~0u, value, lane);
-  return value;
 }

@@ -1,5 +1,5 @@
-// The epilogue warp: adds up the consumer warps' partial sums of a round, applies the norm, the residual
-// stream, SwiGLU or the argmax, and publishes. The consumers are at the next weights meanwhile.
+// The epilogue warp: adds up the consumer warps' partial sums of a round, applies the norm,
+// SwiGLU or the argmax, and publishes. The consumers are at the next weights meanwhile.
 #pragma once
 #include "../phases/head.cuh"
 #include "../phases/work.cuh"
@@ -34,7 +34,7 @@ __device__ __forceinline__ float tree_sum(const float* values) {
 }
 
 __device__ __forceinline__ float silu(float x) {
-  return x * ptx::reciprocal(1.f + ptx::exp2(-1.4426950408889634f * x));
+  return x * ptx::reciprocal(1.f + ptx::exp2(-ptx::LOG2_E * x));
 }
 
 // Rows of a lane in a round; of gate and up, one of each.
@@ -109,7 +109,7 @@ __device__ __forceinline__ int begin_sums(EpilogueWarp& my) {
   const int buffer = my.round % 2;
   ptx::partials_sync<shape::EPILOGUE_THREADS>(buffer);
   xray::sums_begin(my.log);
-  my.failed = *static_cast<volatile u32*>(&my.shared.failed[0]) != 0;
+  my.failed = has_failed(my.shared);
   return buffer;
 }
 
@@ -151,7 +151,7 @@ __device__ __forceinline__ void output_epilogue(EpilogueWarp& my, const u8* matr
   static_assert(shape::ITEM_TILES * shape::TILE_ROWS == 64, "a pair of rows a lane");
 #pragma unroll 1
   for (int item = items.x; item < items.y; item++) {
-    const int row = item / shape::KV_HEADS * 64 + 2 * my.lane();
+    const int row = shape::rank_of_item(item, shape::KV_HEADS) * 64 + 2 * my.lane();
     const float first = Scales::row_scale(matrix, shape::Q_DIM, row);
     const float second = Scales::row_scale(matrix, shape::Q_DIM, row + 1);
     const int buffer = begin_sums(my);

@@ -11,7 +11,7 @@
 constexpr u32 COPY_NS_MOST = 10000000;
 
 // The loader lane's side of the ring. This lane arrives on `full` (with the copy's bytes) and waits
-// on `empty`. One lane of each warp of the stage's team arrives on `empty`; that team waits on `full`.
+// on `empty`. One lane of each consumer warp arrives on `empty`; all of them wait on `full`.
 struct Loader {
   const abi::StepArgs& args;
   Shared& shared;
@@ -121,8 +121,8 @@ __device__ __forceinline__ bool load_o_proj(Loader& load, const u8* matrix, u32 
   constexpr int STRIDE = Tiles<W::Format>::bytes(shape::Q_DIM);
 #pragma unroll 1
   for (int item = items.x; item < items.y; item++) {
-    const u8* from = matrix + u64(item / shape::KV_HEADS) * shape::ITEM_TILES * STRIDE +
-                     item % shape::KV_HEADS * W::PART_BYTES;
+    const u8* from = matrix + u64(shape::rank_of_item(item, shape::KV_HEADS)) * shape::ITEM_TILES * STRIDE +
+                     shape::kv_head_of_item(item, shape::KV_HEADS) * W::PART_BYTES;
 #pragma unroll 1
     for (int piece = 0; piece < W::PIECES; piece++) {
       if (!load(from + u64(piece) * W::STAGE_PARTS * STRIDE, W::PART_BYTES, W::STAGE_PARTS, STRIDE, layer,
