@@ -23,8 +23,6 @@ const CPU: Tuning = Tuning {
     stage_bytes: 0,
     kv_chunk: 1,
     kv_splits: 0,
-    kv_local: 1,
-    kv_ahead: 0,
     xray: 0,
 };
 

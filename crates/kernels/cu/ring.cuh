@@ -14,7 +14,8 @@
 //   CUTLASS's pipelines omit the fence, since a read is performed before the release that follows
 //   it; the memory model does not promise that across proxies.
 //
-// No thread writes a stage through the generic proxy. The barriers are initialized through it:
+// The generic proxy writes a stage in one place: attention adds the newest value. That is ordered like the
+// reads. The barriers are initialized through it:
 // fence.mbarrier_init makes that visible to the copies (ring_init).
 #pragma once
 #include "fault.cuh"
@@ -40,7 +41,6 @@ __device__ __forceinline__ void ring_init(Shared& shared) {
     ptx::mbarrier_init(&shared.empty[stage], shape::CONSUMER_WARPS + xray::ON);
   }
   for (int buffer = 0; buffer < 2; buffer++) ptx::mbarrier_init(&shared.read[buffer], 1);
-  ptx::mbarrier_init(shared.attended, shape::CONSUMER_WARPS);
   ptx::mbarrier_init_fence();
 }
 

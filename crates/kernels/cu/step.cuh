@@ -44,10 +44,6 @@ constexpr int STAGE_BYTES = ML_STAGE_BYTES;
 constexpr int KV_CHUNK = ML_KV_CHUNK;
 // Number of splits of a head's KV range (split-KV); 0 if attention is not split.
 constexpr int KV_SPLITS = ML_KV_SPLITS;
-// Positions up to which every block of a KV head attends to all of them.
-constexpr int KV_LOCAL = ML_KV_LOCAL;
-// Positions whose keys and values a warp loads before it uses the first.
-constexpr int KV_AHEAD = ML_KV_AHEAD;
 // 1 if spans are recorded, else 0.
 constexpr int XRAY = ML_XRAY;
 
@@ -65,6 +61,8 @@ constexpr int PARTS = 2;
 constexpr int LINE_UNITS = 16;
 // Tiles of an item of the O projection: those of a rank, by the columns of a KV head.
 constexpr int ITEM_TILES = 4;
+// Positions of a group: the rows or columns of a fragment of keys or values.
+constexpr int KV_GROUP = 16;
 // Columns of a run: a warp owns every `consumer_warps`-th run of a matrix's columns.
 constexpr int RUN_COLUMNS = 32;
 // Query heads of a KV head.
@@ -100,6 +98,12 @@ constexpr int THREADS = OBSERVER + 64 * XRAY;
 constexpr int RANKS = (HIDDEN + ITEM_TILES * TILE_ROWS - 1) / (ITEM_TILES * TILE_ROWS);
 // Splits of a head's KV range, at most one a rank.
 constexpr int SPLITS = smaller(KV_SPLITS, RANKS);
+// Positions of a round of attention, two chunks: up to as many every rank attends to all.
+constexpr int KV_ROUND = 2 * KV_CHUNK;
+// Warps that share a group's positions: each has a quarter of the dimensions.
+constexpr int QUARTERS = CONSUMER_WARPS * KV_GROUP / KV_ROUND;
+// Slices of an item's columns in the O projection.
+constexpr int SLICES = CONSUMER_WARPS / ITEM_TILES;
 // Splits of the down projection's columns: a warp's part of them is 12 steps at most.
 constexpr int DOWN_SPLITS = 2 * ((INTERMEDIATE + 6143) / 6144);
 // Runs of a row of `hidden` columns that a warp owns, at most.
@@ -187,6 +191,11 @@ __host__ __device__ constexpr u32 split_of(u32 position, u32 kv_chunk, u32 kv_sp
   return position / kv_chunk % kv_splits;
 }
 
+// Positions of the cache that a context takes: whole chunks.
+__host__ __device__ constexpr u32 kv_capacity(u32 context, u32 kv_chunk) {
+  return (context + kv_chunk - 1) / kv_chunk * kv_chunk;
+}
+
 // The unit of a pair's partial sum within a slot: `per` pairs lie side by side, `line` units
 // from one block's to the next one's, and each pair has `sums` partial sums.
 __host__ __device__ constexpr int unit_of_pair(int pair, int sum, int per, int line, int sums) {
@@ -259,14 +268,14 @@ struct Shared {
   alignas(16) float residual[shape::CONSUMER_WARPS][shape::RESIDUAL_FLOATS];
   // A run of weights that are zero.
   alignas(16) u8 zeros[1024];
-  // Attention: each warp's sum over its positions, of the group's query heads.
-  alignas(16) float outputs[shape::CONSUMER_WARPS][shape::GROUP_DIM];
+  // Attention: scores of a round's positions, in parts over the dimensions; two rounds in turn.
+  alignas(16) float scores[2][shape::GROUP_HEADS][shape::KV_ROUND][shape::QUARTERS];
+  // Attention: sums of squares of the queries, in parts over the dimensions.
+  alignas(16) float query_squares[shape::GROUP_HEADS][shape::QUARTERS];
+  // Attention: the O projection's activation, a slice of its columns each.
+  alignas(16) u32 outputs[shape::SLICES][shape::ACTIVATION_WORDS];
   // Attention: sums over the ranks' results.
   alignas(16) float merged[shape::ITEM_TILES][shape::GROUP_DIM];
-  // Attention: each warp's largest score.
-  alignas(16) float largest[shape::GROUP_HEADS][shape::CONSUMER_WARPS];
-  // Attention: each warp's sum of weights.
-  alignas(16) float weights[shape::GROUP_HEADS][shape::CONSUMER_WARPS];
   // Attention: the largest score of some ranks.
   alignas(16) float merged_largest[shape::GROUP_HEADS][shape::ITEM_TILES];
   // Attention: the sum of weights of some ranks.
@@ -279,8 +288,6 @@ struct Shared {
   u64 empty[shape::STAGES];
   // The epilogue has read a buffer of partial sums.
   u64 read[2];
-  // Attention: every warp's sums are there.
-  u64 attended[1];
   // Not 0: a wait of this block has failed; it publishes nothing more.
   u32 failed[1];
 };

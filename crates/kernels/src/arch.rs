@@ -55,8 +55,6 @@ const SM_120A: ArchRow = ArchRow {
         flight: 2,
         head_flight: 3,
         stages: 3,
-        // With 8, ptxas spills a register or two.
-        kv_ahead: 4,
         ..plain()
     },
 };
@@ -72,8 +70,6 @@ const fn plain() -> Tuning {
         stage_bytes: 16_384,
         kv_chunk: 32,
         kv_splits: 16,
-        kv_local: 64,
-        kv_ahead: 8,
         xray: 0,
     }
 }

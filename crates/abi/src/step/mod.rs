@@ -55,10 +55,6 @@ wire_inputs! {
         kv_chunk;
         /// Number of splits of a head's KV range (split-KV); 0 if attention is not split.
         kv_splits;
-        /// Positions up to which every block of a KV head attends to all of them.
-        kv_local;
-        /// Positions whose keys and values a warp loads before it uses the first.
-        kv_ahead;
         /// 1 if spans are recorded, else 0.
         xray;
     }
@@ -77,7 +73,7 @@ wire_sizes! {
     /// units of 8 bytes), shared memory.
     Sizes of
         dims: Dims { hidden, intermediate, layers, heads, kv_heads, head_dim },
-        tuning: Tuning { consumer_warps, grid, kv_splits, xray };
+        tuning: Tuning { consumer_warps, grid, kv_chunk, kv_splits, xray };
     fixed {
         /// Rows of a tile.
         tile_rows = TILE_ROWS;
@@ -91,6 +87,8 @@ wire_sizes! {
         line_units = 16;
         /// Tiles of an item of the O projection: those of a rank, by the columns of a KV head.
         item_tiles = 4;
+        /// Positions of a group: the rows or columns of a fragment of keys or values.
+        kv_group = 16;
         /// Columns of a run: a warp owns every `consumer_warps`-th run of a matrix's columns.
         run_columns = 32;
     }
@@ -130,6 +128,12 @@ wire_sizes! {
         ranks: int = (hidden + item_tiles * tile_rows - 1) / (item_tiles * tile_rows);
         /// Splits of a head's KV range, at most one a rank.
         splits: int = smaller(kv_splits, ranks);
+        /// Positions of a round of attention, two chunks: up to as many every rank attends to all.
+        kv_round: int = 2 * kv_chunk;
+        /// Warps that share a group's positions: each has a quarter of the dimensions.
+        quarters: int = consumer_warps * kv_group / kv_round;
+        /// Slices of an item's columns in the O projection.
+        slices: int = consumer_warps / item_tiles;
         /// Splits of the down projection's columns: a warp's part of them is 12 steps at most.
         down_splits: int = 2 * ((intermediate + 6143) / 6144);
         /// Runs of a row of `hidden` columns that a warp owns, at most.
@@ -235,6 +239,8 @@ wire_rules! {
     );
     /// The split of a position: chunks of positions go to the splits round-robin.
     u32 split_of(position, kv_chunk, kv_splits) = position / kv_chunk % kv_splits;
+    /// Positions of the cache that a context takes: whole chunks.
+    u32 kv_capacity(context, kv_chunk) = (context + kv_chunk - 1) / kv_chunk * kv_chunk;
     /// The unit of a pair's partial sum within a slot: `per` pairs lie side by side, `line` units
     /// from one block's to the next one's, and each pair has `sums` partial sums.
     int unit_of_pair(pair, sum, per, line, sums) = (pair / per * sums + sum) * line + pair % per;
@@ -294,8 +300,6 @@ mod tests {
             stage_bytes: 16_384,
             kv_chunk: 32,
             kv_splits: 16,
-            kv_local: 64,
-            kv_ahead: 8,
             xray: 1,
         };
         let sizes = Sizes::of(&dims, &tuning);

@@ -21,7 +21,7 @@ use monolith_abi::kernel::{
     BLOCKS_MAX, Control, EOS_MAX, FaultRecord, STEP_APPENDS, STEP_HAS_HEAD, STOPPED_END_OF_TEXT,
     STOPPED_NOT_A_NUMBER, StepArgs,
 };
-use monolith_abi::step::{Step, output_of};
+use monolith_abi::step::{Step, kv_capacity, output_of};
 use monolith_kernels::Variant;
 use monolith_model::Config;
 use monolith_pack::{Formats, Pack, Section};
@@ -147,7 +147,7 @@ impl CudaEngine {
             return Err(EngineError::BlockCount { blocks, max: most, gpu: gpu.name });
         }
         let buffers =
-            Buffers::new(&stream, &pack, context, gpu.step.sizes.slot_units).map_err(gpu_error)?;
+            Buffers::new(&stream, &pack, context, &gpu.step).map_err(gpu_error)?;
         let recording = variant.xray.then(|| Recording::new(&stream, blocks));
         let recording = recording.transpose().map_err(gpu_error)?;
         let fault = FaultWords::new(&gpu.context)?;
@@ -427,15 +427,16 @@ impl Buffers {
         stream: &Arc<CudaStream>,
         pack: &Pack,
         context: usize,
-        slot_units: usize,
+        step: &Step,
     ) -> Result<Buffers, cudarc::driver::DriverError> {
         let config = pack.config();
-        let kv = config.layers * 2 * config.kv_dim() * context;
+        let positions = kv_capacity(context, step.tuning.kv_chunk);
+        let kv = config.layers * 2 * config.kv_dim() * positions;
         Ok(Buffers {
             _weights: stream.clone_htod(pack.payload())?,
             _kv: stream.alloc_zeros(kv)?,
             _rope: stream.clone_htod(&rope_table(config, context))?,
-            slots: stream.alloc_zeros(slot_units)?,
+            slots: stream.alloc_zeros(step.sizes.slot_units)?,
             tokens: stream.alloc_zeros(context + 1)?,
             greedy: stream.alloc_zeros(context)?,
             logits: stream.alloc_zeros(config.vocab)?,

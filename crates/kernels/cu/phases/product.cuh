@@ -175,13 +175,13 @@ __device__ __forceinline__ void products(u32 x, const uint4 (&a)[TILES * STEPS],
   }
 }
 
-// Multiplies the fragments in registers by the warp's activation, and puts the rows' sums where the
+// Multiplies the fragments in registers by the activation at `x`, and puts the rows' sums where the
 // epilogue finds them.
 template <int TILES, int STEPS, bool SQUARES>
-__device__ __forceinline__ void multiply(Consumer& my, const uint4 (&a)[TILES * STEPS], int buffer,
+__device__ __forceinline__ void multiply(Consumer& my, u32 x, const uint4 (&a)[TILES * STEPS], int buffer,
                                          float& squares) {
   float2 rows[TILES];
-  products<TILES, STEPS, SQUARES>(my.x_operand, a, rows, squares);
+  products<TILES, STEPS, SQUARES>(x, a, rows, squares);
   if (my.lane() % 4 != 0) return;
   constexpr u32 ROW = sizeof(my.shared.partial[0][0]);
   const u32 to = ptx::shared_address(&my.shared.partial[buffer][my.lane() / 4][my.warp()]);
@@ -194,9 +194,9 @@ __device__ __forceinline__ void multiply(Consumer& my, const uint4 (&a)[TILES * 
 
 // The same where nothing else is added up.
 template <int TILES, int STEPS>
-__device__ __forceinline__ void multiply(Consumer& my, const uint4 (&a)[TILES * STEPS], int buffer) {
+__device__ __forceinline__ void multiply(Consumer& my, u32 x, const uint4 (&a)[TILES * STEPS], int buffer) {
   float none = 0.f;
-  multiply<TILES, STEPS, false>(my, a, buffer, none);
+  multiply<TILES, STEPS, false>(my, x, a, buffer, none);
 }
 
 // Ends a round: the partial sums are the epilogue's.
@@ -263,7 +263,7 @@ __device__ __forceinline__ void normed_product(Consumer& my, bool is_first) {
       }
       __syncwarp();
     }
-    multiply<W::TILES, W::STEPS, true>(my, a, buffer, squares);
+    multiply<W::TILES, W::STEPS, true>(my, my.x_operand, a, buffer, squares);
     if (gathers && my.lane() == 0) my.shared.squares[buffer][my.warp()] = squares;
     end_round(my, buffer);
     gathers = false;
@@ -297,7 +297,7 @@ __device__ __forceinline__ void down_product(Consumer& my) {
       keep<W>(my, at * 32 + my.lane(), used(at) ? values_of(units[at]) : float2{0.f, 0.f});
     }
     __syncwarp();
-    multiply<W::TILES, W::STEPS>(my, a, buffer);
+    multiply<W::TILES, W::STEPS>(my, my.x_operand, a, buffer);
     end_round(my, buffer);
   }
 }

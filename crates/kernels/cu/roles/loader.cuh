@@ -2,6 +2,7 @@
 // never waits for an activation.
 #pragma once
 #include "../formats/tiles.cuh"
+#include "../phases/share.cuh"
 #include "../phases/work.cuh"
 #include "../ring.cuh"
 #include "consumer.cuh"
@@ -114,22 +115,61 @@ __device__ __forceinline__ bool load_matrix(Loader& load, const u8* matrix, u32 
   return true;
 }
 
-// This block's items of the O projection: the parts of a stage are of neighbouring tiles.
-__device__ __forceinline__ bool load_o_proj(Loader& load, const u8* matrix, u32 layer) {
-  using W = OutputWork;
-  const int2 items = load.shared.shares[O_PROJ_SHARE];
-  constexpr int STRIDE = Tiles<W::Format>::bytes(shape::Q_DIM);
+// The keys and the values of a share of the cache, a stage each for every round: whole groups if there is
+// one share, whole chunks otherwise.
+__device__ __forceinline__ bool load_positions(Loader& load, const attention::Share& share, int kv_head,
+                                               u32 layer) {
+  using attention::POSITION_BYTES;
+  const u32 newest = load.args.position;
+  const bool is_all = share.splits == 1;
+  const u32 bytes = is_all ? (newest / attention::GROUP + 1) * attention::GROUP_BYTES
+                           : u32(shape::KV_CHUNK * POSITION_BYTES);
+  const int rounds = share.rounds(newest);
 #pragma unroll 1
-  for (int item = items.x; item < items.y; item++) {
-    const u8* from = matrix + u64(shape::rank_of_item(item, shape::KV_HEADS)) * shape::ITEM_TILES * STRIDE +
-                     shape::kv_head_of_item(item, shape::KV_HEADS) * W::PART_BYTES;
+  for (int round = 0; round < rounds; round++) {
+    const u32 parts = is_all || share.chunk_begin(round, 1) > newest ? 1 : 2;
 #pragma unroll 1
-    for (int piece = 0; piece < W::PIECES; piece++) {
-      if (!load(from + u64(piece) * W::STAGE_PARTS * STRIDE, W::PART_BYTES, W::STAGE_PARTS, STRIDE, layer,
-                abi::Phase::OProj)) {
-        return false;
-      }
+    for (int which = 0; which < 2; which++) {
+      const u8* from = attention::cache_of(load.args, layer, which, kv_head) +
+                       u64(share.chunk_begin(round, 0)) * POSITION_BYTES;
+      const u32 stride = share.splits * shape::KV_CHUNK * POSITION_BYTES;
+      if (!load(from, bytes, parts, stride, layer, abi::Phase::Attention)) return false;
     }
+  }
+  return true;
+}
+
+// An item's tiles of the O projection: the parts of a stage are of neighbouring tiles.
+__device__ __forceinline__ bool load_output_tiles(Loader& load, const attention::Item& item, const u8* matrix,
+                                                  u32 layer) {
+  using W = OutputWork;
+  constexpr int STRIDE = Tiles<W::Format>::bytes(shape::Q_DIM);
+  const u8* from = matrix + u64(item.rank) * shape::ITEM_TILES * STRIDE + item.kv_head * W::PART_BYTES;
+#pragma unroll 1
+  for (int piece = 0; piece < W::PIECES; piece++) {
+    if (!load(from + u64(piece) * W::STAGE_PARTS * STRIDE, W::PART_BYTES, W::STAGE_PARTS, STRIDE, layer,
+              abi::Phase::OProj)) {
+      return false;
+    }
+  }
+  return true;
+}
+
+// This block's items of attention and the O projection, in the consumers' order: item by item if every rank
+// attends to all positions, else first all shares, then all tiles.
+__device__ __forceinline__ bool load_attention(Loader& load, const u8* matrix, u32 layer) {
+  const int2 items = load.shared.shares[O_PROJ_SHARE];
+  const int splits = attention::splits_of(load.args);
+#pragma unroll 1
+  for (int at = items.x; splits > 1 && at < items.y; at++) {
+    const attention::Item item = attention::item_of(at);
+    if (item.rank < splits && !load_positions(load, {item.rank, splits}, item.kv_head, layer)) return false;
+  }
+#pragma unroll 1
+  for (int at = items.x; at < items.y; at++) {
+    const attention::Item item = attention::item_of(at);
+    if (splits == 1 && !load_positions(load, {0, 1}, item.kv_head, layer)) return false;
+    if (!load_output_tiles(load, item, matrix, layer)) return false;
   }
   return true;
 }
@@ -156,7 +196,7 @@ __device__ __forceinline__ bool weight_stream(const abi::StepArgs& args, Loader&
   for (u32 layer = 0; layer < shape::LAYERS; layer++) {
     const u8* base = args.weights + args.layer_base + u64(layer) * args.layer_stride;
     if (!load_matrix<Work<Qkv, LayerFormat>>(load, base + args.qkv, layer)) return false;
-    if (!load_o_proj(load, base + args.o_proj, layer)) return false;
+    if (!load_attention(load, base + args.o_proj, layer)) return false;
     if (!load_matrix<Work<GateUp, LayerFormat>>(load, base + args.gate_up, layer)) return false;
     if (!load_down(load, base + args.down, layer)) return false;
   }
