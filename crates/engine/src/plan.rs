@@ -23,6 +23,7 @@ const CPU: Tuning = Tuning {
     stage_bytes: 0,
     kv_chunk: 1,
     kv_splits: 0,
+    kv_local: 1,
     xray: 0,
 };
 

@@ -14,8 +14,7 @@
 //   CUTLASS's pipelines omit the fence, since a read is performed before the release that follows
 //   it; the memory model does not promise that across proxies.
 //
-// The generic proxy writes a stage in one place: attention adds the newest value. That is ordered like the
-// reads. The barriers are initialized through it:
+// No thread writes a stage through the generic proxy. The barriers are initialized through it:
 // fence.mbarrier_init makes that visible to the copies (ring_init).
 #pragma once
 #include "fault.cuh"

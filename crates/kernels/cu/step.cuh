@@ -44,6 +44,8 @@ constexpr int STAGE_BYTES = ML_STAGE_BYTES;
 constexpr int KV_CHUNK = ML_KV_CHUNK;
 // Number of splits of a head's KV range (split-KV); 0 if attention is not split.
 constexpr int KV_SPLITS = ML_KV_SPLITS;
+// Positions up to which every block of a KV head attends to all of them.
+constexpr int KV_LOCAL = ML_KV_LOCAL;
 // 1 if spans are recorded, else 0.
 constexpr int XRAY = ML_XRAY;
 
@@ -77,6 +79,8 @@ constexpr int QKV_DIM = Q_DIM + 2 * KV_DIM;
 constexpr int GATE_UP_DIM = 2 * INTERMEDIATE;
 // The widest activation.
 constexpr int WIDEST = larger(larger(HIDDEN, INTERMEDIATE), Q_DIM);
+// Pairs of a head's dimensions.
+constexpr int HEAD_PAIRS = HEAD_DIM / 2;
 // Values of the query heads of a KV head.
 constexpr int GROUP_DIM = GROUP_HEADS * HEAD_DIM;
 // Values of a tile of gate and up: eight rows of gate and the eight rows of up that go
@@ -98,8 +102,10 @@ constexpr int THREADS = OBSERVER + 64 * XRAY;
 constexpr int RANKS = (HIDDEN + ITEM_TILES * TILE_ROWS - 1) / (ITEM_TILES * TILE_ROWS);
 // Splits of a head's KV range, at most one a rank.
 constexpr int SPLITS = smaller(KV_SPLITS, RANKS);
-// Positions of a round of attention, two chunks: up to as many every rank attends to all.
+// Positions of a round of attention, two chunks: their keys, or their values, are a stage.
 constexpr int KV_ROUND = 2 * KV_CHUNK;
+// Positions whose scores shared memory holds.
+constexpr int KV_BATCH = 4 * KV_ROUND;
 // Warps that share a group's positions: each has a quarter of the dimensions.
 constexpr int QUARTERS = CONSUMER_WARPS * KV_GROUP / KV_ROUND;
 // Slices of an item's columns in the O projection.
@@ -268,8 +274,14 @@ struct Shared {
   alignas(16) float residual[shape::CONSUMER_WARPS][shape::RESIDUAL_FLOATS];
   // A run of weights that are zero.
   alignas(16) u8 zeros[1024];
-  // Attention: scores of a round's positions, in parts over the dimensions; two rounds in turn.
-  alignas(16) float scores[2][shape::GROUP_HEADS][shape::KV_ROUND][shape::QUARTERS];
+  // Attention: cosine and sine of the position's angles.
+  alignas(16) float2 angles[shape::HEAD_PAIRS];
+  // Attention: scores of a batch's positions, in parts over the dimensions.
+  alignas(16) float scores[shape::GROUP_HEADS][shape::KV_BATCH][shape::QUARTERS];
+  // Attention: the newest position's scores.
+  alignas(16) float newest_scores[shape::GROUP_HEADS];
+  // Attention: its value, in bf16.
+  alignas(16) u32 newest_value[shape::HEAD_PAIRS];
   // Attention: sums of squares of the queries, in parts over the dimensions.
   alignas(16) float query_squares[shape::GROUP_HEADS][shape::QUARTERS];
   // Attention: the O projection's activation, a slice of its columns each.

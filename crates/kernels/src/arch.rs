@@ -70,6 +70,7 @@ const fn plain() -> Tuning {
         stage_bytes: 16_384,
         kv_chunk: 32,
         kv_splits: 16,
+        kv_local: 64,
         xray: 0,
     }
 }
@@ -118,7 +119,10 @@ impl Arch {
 
     /// Returns the numbers that a variant runs with.
     pub fn tuning(self, variant: &Variant) -> Tuning {
-        Tuning { xray: usize::from(variant.xray), ..(self.0.tuning)(variant) }
+        let mut t = Tuning { xray: usize::from(variant.xray), ..(self.0.tuning)(variant) };
+        for kv in std::env::var("ML_TUNE").unwrap_or_default().split(',').filter(|x| !x.is_empty()) { let (k, v) = kv.split_once('=').unwrap(); let v: usize = v.parse().unwrap();
+            match k { "kv_local" => t.kv_local = v, "stages" => t.stages = v, "flight" => t.flight = v, "head_flight" => t.head_flight = v, "stage_bytes" => t.stage_bytes = v, "grid" => t.grid = v, _ => panic!("{k}") } } // TEMPORARY
+        t
     }
 
     /// Returns the most registers per thread with which a block of `threads` fits a multiprocessor.

@@ -31,6 +31,7 @@ const U8: Element = Element { name: "u8", bytes: 1 };
 const U32: Element = Element { name: "u32", bytes: 4 };
 const U64: Element = Element { name: "u64", bytes: 8 };
 const INT2: Element = Element { name: "int2", bytes: 8 };
+const FLOAT2: Element = Element { name: "float2", bytes: 8 };
 const FLOAT: Element = Element { name: "float", bytes: 4 };
 
 const fn field(
@@ -61,9 +62,15 @@ pub const SHARED: &[SharedField] = &[
         "Each warp's columns of the residual stream: every block has all of it.")),
     aligned(16, field("zeros", U8, &[number!(1024)],
         "A run of weights that are zero.")),
+    aligned(16, field("angles", FLOAT2, &[size!(head_pairs)],
+        "Attention: cosine and sine of the position's angles.")),
     aligned(16, field("scores", FLOAT,
-        &[number!(2), size!(group_heads), size!(kv_round), size!(quarters)],
-        "Attention: scores of a round's positions, in parts over the dimensions; two rounds in turn.")),
+        &[size!(group_heads), size!(kv_batch), size!(quarters)],
+        "Attention: scores of a batch's positions, in parts over the dimensions.")),
+    aligned(16, field("newest_scores", FLOAT, &[size!(group_heads)],
+        "Attention: the newest position's scores.")),
+    aligned(16, field("newest_value", U32, &[size!(head_pairs)],
+        "Attention: its value, in bf16.")),
     aligned(16, field("query_squares", FLOAT, &[size!(group_heads), size!(quarters)],
         "Attention: sums of squares of the queries, in parts over the dimensions.")),
     aligned(16, field("outputs", U32, &[size!(slices), size!(activation_words)],

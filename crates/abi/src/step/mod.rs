@@ -55,6 +55,8 @@ wire_inputs! {
         kv_chunk;
         /// Number of splits of a head's KV range (split-KV); 0 if attention is not split.
         kv_splits;
+        /// Positions up to which every block of a KV head attends to all of them.
+        kv_local;
         /// 1 if spans are recorded, else 0.
         xray;
     }
@@ -105,6 +107,8 @@ wire_sizes! {
         gate_up_dim: int = 2 * intermediate;
         /// The widest activation.
         widest: int = larger(larger(hidden, intermediate), q_dim);
+        /// Pairs of a head's dimensions.
+        head_pairs: int = head_dim / 2;
         /// Values of the query heads of a KV head.
         group_dim: int = group_heads * head_dim;
         /// Values of a tile of gate and up: eight rows of gate and the eight rows of up that go
@@ -128,8 +132,10 @@ wire_sizes! {
         ranks: int = (hidden + item_tiles * tile_rows - 1) / (item_tiles * tile_rows);
         /// Splits of a head's KV range, at most one a rank.
         splits: int = smaller(kv_splits, ranks);
-        /// Positions of a round of attention, two chunks: up to as many every rank attends to all.
+        /// Positions of a round of attention, two chunks: their keys, or their values, are a stage.
         kv_round: int = 2 * kv_chunk;
+        /// Positions whose scores shared memory holds.
+        kv_batch: int = 4 * kv_round;
         /// Warps that share a group's positions: each has a quarter of the dimensions.
         quarters: int = consumer_warps * kv_group / kv_round;
         /// Slices of an item's columns in the O projection.
@@ -300,6 +306,7 @@ mod tests {
             stage_bytes: 16_384,
             kv_chunk: 32,
             kv_splits: 16,
+            kv_local: 64,
             xray: 1,
         };
         let sizes = Sizes::of(&dims, &tuning);

@@ -75,6 +75,9 @@ extern "C" __global__ void __launch_bounds__(shape::THREADS, 1)
   Shared& shared = *reinterpret_cast<Shared*>(memory);
   xray::begin();
   if (threadIdx.x < sizeof(shared.zeros) / sizeof(u32)) reinterpret_cast<u32*>(shared.zeros)[threadIdx.x] = 0;
+  if (threadIdx.x < shape::HEAD_PAIRS) {
+    shared.angles[threadIdx.x] = args.rope[u64(args.position) * shape::HEAD_PAIRS + threadIdx.x];
+  }
   if (threadIdx.x == 0) {
     ring_init(shared);
     clear_failed_waits();

@@ -3,11 +3,10 @@
 #pragma once
 #include "../types.cuh"
 
-// Rounds to 16 bits of mantissa, to nearest. Infinities and NaN stay what they are.
+// Rounds to 16 bits of mantissa, to nearest. Infinities and NaN stay what they are: the NaN that an
+// operation returns, 0x7fffffff, is kept from wrapping round to a zero.
 __device__ __forceinline__ u32 rounded24(float value) {
-  const u32 bits = __float_as_uint(value);
-  const bool is_finite = (bits & 0x7f800000u) != 0x7f800000u;
-  return is_finite ? bits + 0x80u : bits | (bits & 0xffu) << 8;
+  return u32(min(__float_as_int(value), 0x7fffff00)) + 0x80u;
 }
 
 __device__ __forceinline__ u64 unit_of(float2 values, u32 epoch) {

@@ -2,18 +2,18 @@
 // head (its ranks) each multiply ITEM_TILES tiles of the O projection by the columns of the head's query
 // heads, and publish partial sums, which the next gather adds up over the KV heads.
 //
-// Up to KV_ROUND positions every rank attends to all of them: the same sums RANKS times, for one hand-off
+// Up to KV_LOCAL positions every rank attends to all of them: the same sums RANKS times, for one hand-off
 // less. Beyond, chunks of positions go to the ranks round-robin as in flash-decoding (split-KV), and
 // the ranks exchange their results among themselves.
 //
 // Scores and sums of values are products of the tensor cores. Keys and values come through the ring, ahead of
 // the queries; the queries, and the weights of the positions, are B operands in two bf16 parts. One barrier of
-// the block lies between scores and weights:
+// the block lies between scores and weights, of up to KV_BATCH positions:
 //
 //   scores    a warp has the GROUP positions of its group and a quarter of the dimensions. It gathers that
 //             quarter of the queries and rotates it. The norm's factor is the same for a whole head: it is
 //             left to the readers of the scores, so that no warp waits for a head's sum of squares
-//   newest    its key and value are not in the cache yet: two warps gather them, one for its score
+//   newest    its key and value are not in the cache yet: one warp computes its scores, another keeps its value
 //   outputs   every warp computes the softmax of its head, and the sums over all positions for a fragment of
 //             16 dimensions. The warps that share a slice of the O projection's columns exchange them
 #pragma once
@@ -48,45 +48,23 @@ __device__ __forceinline__ int quarter_of(const Consumer& my) { return my.warp()
 
 // ---- what does not depend on the queries
 
-// What a lane needs to norm and rotate a pair of dimensions and its partner.
-struct Constants {
-  // Cosine and sine of the angles of the pair.
-  float4 angles;
-  // Norm weights, bf16: of the pair, and of its partner.
-  uint2 weights;
-};
-
-// `norm`: the queries' (0) or the keys' (1).
-__device__ __forceinline__ Constants constants_of(const Consumer& my, int norm, int pair) {
+// A lane's norm weights, bf16: of a pair of dimensions, and of its partner in the rotation. `norm`: the
+// queries' (0) or the keys' (1).
+__device__ __forceinline__ uint2 norm_weights(const Consumer& my, int norm, int pair) {
   // The layer's norms: before attention, before the MLP, of queries, of keys.
   const u32* weights =
       reinterpret_cast<const u32*>(my.layer_base() + my.args.norms) + shape::HIDDEN + norm * HEAD_PAIRS + pair;
-  const float2* angles = my.args.rope + u64(my.args.position) * HEAD_PAIRS;
-  return {reinterpret_cast<const float4*>(angles)[pair], {weights[0], weights[HEAD_PAIRS / 2]}};
+  return {weights[0], weights[HEAD_PAIRS / 2]};
 }
 
-// A round's keys, as the A operand of this warp's positions and dimensions, and the stage of its values.
-struct Loaded {
-  uint4 keys[QUARTER_STEPS];
-  u32 values_stage;
-};
-
-// Takes a round's keys; its values stay in their stage.
-__device__ __forceinline__ void take_round(Consumer& my, Loaded& loaded) {
-  wait_for_stages<2>(my, my.layer, abi::Phase::Attention);
-  const uint4* keys = reinterpret_cast<const uint4*>(stage_at(my, 0) + group_of(my) * GROUP_BYTES) +
+// Takes a round's keys, as the A operand of this warp's positions and dimensions.
+__device__ __forceinline__ void take_keys(Consumer& my, uint4 (&keys)[QUARTER_STEPS]) {
+  wait_for_stages<1>(my, my.layer, abi::Phase::Attention);
+  const uint4* from = reinterpret_cast<const uint4*>(stage_at(my, 0) + group_of(my) * GROUP_BYTES) +
                       quarter_of(my) * QUARTER_STEPS * 32 + my.lane();
 #pragma unroll
-  for (int step = 0; step < QUARTER_STEPS; step++) loaded.keys[step] = keys[step * 32];
+  for (int step = 0; step < QUARTER_STEPS; step++) keys[step] = from[step * 32];
   release_stages<1>(my);
-  loaded.values_stage = my.cursor.stage();
-  my.cursor.advance();
-}
-
-// Once all lanes have read the round's values.
-__device__ __forceinline__ void release_values(Consumer& my, const Loaded& loaded) {
-  __syncwarp();
-  if (my.releases) ptx::mbarrier_arrive(&my.shared.empty[loaded.values_stage]);
 }
 
 // ---- queries, and the newest position's key and value
@@ -106,14 +84,15 @@ __device__ __forceinline__ float rms_of(const Consumer& my, float squares) {
   return ptx::reciprocal_sqrt(squares / shape::HEAD_DIM + my.args.norm_eps);
 }
 
-// RMSNorm without its factor, then RoPE.
-__device__ __forceinline__ void weigh_and_rotate(float (&x)[4], const Constants& by) {
-  const float a = x[0] * bf16_low(by.weights.x), b = x[1] * bf16_high(by.weights.x);
-  const float c = x[2] * bf16_low(by.weights.y), d = x[3] * bf16_high(by.weights.y);
-  x[0] = a * by.angles.x - c * by.angles.y;
-  x[1] = b * by.angles.z - d * by.angles.w;
-  x[2] = c * by.angles.x + a * by.angles.y;
-  x[3] = d * by.angles.z + b * by.angles.w;
+// Of a pair and its partner: RMSNorm without its factor, then RoPE.
+__device__ __forceinline__ void weigh_and_rotate(const Consumer& my, int pair, uint2 weights, float (&x)[4]) {
+  const float4 angles = reinterpret_cast<const float4*>(my.shared.angles)[pair];
+  const float a = x[0] * bf16_low(weights.x), b = x[1] * bf16_high(weights.x);
+  const float c = x[2] * bf16_low(weights.y), d = x[3] * bf16_high(weights.y);
+  x[0] = a * angles.x - c * angles.y;
+  x[1] = b * angles.z - d * angles.w;
+  x[2] = c * angles.x + a * angles.y;
+  x[3] = d * angles.z + b * angles.w;
 }
 
 // The place of a head's pair in the slot of queries, keys and values; of its partner if `at` is 1.
@@ -126,13 +105,14 @@ __device__ __forceinline__ Slot heads_slot(const Consumer& my) {
 }
 
 // Gathers this warp's quarter of the queries, as the B operand of its steps.
-__device__ __forceinline__ void gather_queries(Consumer& my, int kv_head, const Constants& by,
+__device__ __forceinline__ void gather_queries(Consumer& my, int kv_head, uint2 weights,
                                                uint2 (&b)[QUARTER_STEPS]) {
   const int lane = my.lane(), head = lane / QUARTER_PAIRS, within = lane % QUARTER_PAIRS;
+  const int pair = quarter_of(my) * QUARTER_PAIRS + within;
   const bool is_used = lane < HEADS * QUARTER_PAIRS;
   const auto used = [&](int) { return is_used; };
   const auto place = [&](int at) {
-    return place_of(kv_head * HEADS + head, quarter_of(my) * QUARTER_PAIRS + within, at);
+    return place_of(kv_head * HEADS + head, pair, at);
   };
   u32* words = my.shared.x[my.warp()];
   const u32 to = activation::pair_address(words + head * shape::PARTS * QUERY_COLUMN, within);
@@ -144,7 +124,7 @@ __device__ __forceinline__ void gather_queries(Consumer& my, int kv_head, const 
   float x[4];
   unpack(units, x);
   float squares = squares_of(x);
-  weigh_and_rotate(x, by);
+  weigh_and_rotate(my, pair, weights, x);
 #pragma unroll
   for (u32 part = 0; is_used && part < shape::PARTS; part++) {
     const u32 low = ptx::bf16_pair(x[0], x[1]), high = ptx::bf16_pair(x[2], x[3]);
@@ -163,22 +143,19 @@ __device__ __forceinline__ void gather_queries(Consumer& my, int kv_head, const 
   if (is_used && within == 0) my.shared.query_squares[head][quarter_of(my)] = squares;
 }
 
-// This warp's part of the scores of a round: over its positions but the newest, and its dimensions.
-__device__ __forceinline__ void score(Consumer& my, const Share& share, int round, const Loaded& loaded,
+// This warp's part of the scores of a batch's round: over its positions and dimensions.
+__device__ __forceinline__ void score(Consumer& my, int round, const uint4 (&keys)[QUARTER_STEPS],
                                       const uint2 (&b)[QUARTER_STEPS]) {
   float sums[4] = {};
 #pragma unroll
-  for (int step = 0; step < QUARTER_STEPS; step++) {
-    ptx::mma_bf16(sums, loaded.keys[step], b[step].x, b[step].y);
-  }
+  for (int step = 0; step < QUARTER_STEPS; step++) ptx::mma_bf16(sums, keys[step], b[step].x, b[step].y);
   // A lane has two columns: the parts of one head.
   const int head = my.lane() % 4;
   if (head >= HEADS) return;
 #pragma unroll
   for (int half = 0; half < 2; half++) {
-    const int at = group_of(my) * GROUP + half * 8 + my.lane() / 4;
-    if (share.position(round, at) >= my.args.position) continue;
-    my.shared.scores[round % 2][head][at][quarter_of(my)] = sums[2 * half] + sums[2 * half + 1];
+    const int at = round * shape::KV_ROUND + group_of(my) * GROUP + half * 8 + my.lane() / 4;
+    my.shared.scores[head][at][quarter_of(my)] = sums[2 * half] + sums[2 * half + 1];
   }
 }
 
@@ -206,10 +183,8 @@ __device__ __forceinline__ float scattered_sum(const float (&values)[N], int lan
 // The next power of two.
 constexpr int padded(int heads) { return heads <= 1 ? 1 : 2 * padded((heads + 1) / 2); }
 
-// The newest position's key, in the warp that has it: this lane's pair and its partner, in bf16. Its scores go
-// where the others' are, as if one quarter had all of a score.
-__device__ __forceinline__ uint2 newest_key(Consumer& my, int kv_head, const Constants& by_query,
-                                            const Constants& by_key, int2 place) {
+// The newest position's key: this lane's pair and its partner, in bf16. Its scores go into shared memory.
+__device__ __forceinline__ uint2 newest_key(Consumer& my, int kv_head, uint2 query_weights, uint2 key_weights) {
   const auto used = [](int) { return true; };
   const auto unit = [&](int at) {
     const int head = at / 2 < HEADS ? kv_head * HEADS + at / 2 : shape::HEADS + kv_head;
@@ -222,7 +197,7 @@ __device__ __forceinline__ uint2 newest_key(Consumer& my, int kv_head, const Con
   float squares = squares_of(key);
 #pragma unroll
   for (int distance = 16; distance > 0; distance /= 2) squares += __shfl_xor_sync(~0u, squares, distance);
-  weigh_and_rotate(key, by_key);
+  weigh_and_rotate(my, my.lane(), key_weights, key);
   const float rms = rms_of(my, squares);
   const uint2 words = {ptx::bf16_pair(key[0] * rms, key[1] * rms), ptx::bf16_pair(key[2] * rms, key[3] * rms)};
   constexpr int N = padded(HEADS);
@@ -231,26 +206,28 @@ __device__ __forceinline__ uint2 newest_key(Consumer& my, int kv_head, const Con
   for (int head = 0; head < HEADS; head++) {
     float query[4];
     unpack(units + 2 * head, query);
-    weigh_and_rotate(query, by_query);
+    weigh_and_rotate(my, my.lane(), query_weights, query);
     products[head] = (query[0] * bf16_low(words.x) + query[1] * bf16_high(words.x)) +
                      (query[2] * bf16_low(words.y) + query[3] * bf16_high(words.y));
   }
   const float sum = scattered_sum<N>(products, my.lane());
   const int head = my.lane() / (32 / N);
-  if (my.lane() % (32 / N) == 0 && head < HEADS) {
-    *reinterpret_cast<float4*>(my.shared.scores[place.x % 2][head][place.y]) = {sum, 0.f, 0.f, 0.f};
-  }
+  if (my.lane() % (32 / N) == 0 && head < HEADS) my.shared.newest_scores[head] = sum;
   return words;
 }
 
-// The newest position's value likewise.
+// The newest position's value likewise, which goes into shared memory.
 __device__ __forceinline__ uint2 newest_value(Consumer& my, int kv_head) {
   const auto used = [](int) { return true; };
   const auto unit = [&](int at) { return place_of(shape::HEADS + shape::KV_HEADS + kv_head, my.lane(), at); };
   u64 units[2];
   gather(my, heads_slot(my), used, unit, units);
   const float2 low = values_of(units[0]), high = values_of(units[1]);
-  return {ptx::bf16_pair(low.x, low.y), ptx::bf16_pair(high.x, high.y)};
+  const uint2 words = {ptx::bf16_pair(low.x, low.y), ptx::bf16_pair(high.x, high.y)};
+  u32* to = my.shared.newest_value + my.lane();
+  to[0] = words.x;
+  to[HEAD_PAIRS / 2] = words.y;
+  return words;
 }
 
 // Puts a position's key, of which this lane has a pair and its partner, into its group.
@@ -334,38 +311,28 @@ __device__ __forceinline__ float warp_largest(float value) {
   return __int_as_float(ordered(__reduce_max_sync(~0u, ordered(__float_as_int(value)))));
 }
 
-// Adds a round to the sums: its scores and values are in shared memory.
-template <bool IS_FIRST>
-__device__ __forceinline__ void weigh(Consumer& my, const Share& share, int round, const Loaded& loaded,
-                                      float scale, Weighed& sums) {
-  const u32 newest = my.args.position;
-  const float4* scores =
-      reinterpret_cast<const float4*>(my.shared.scores[round % 2][head_of(my)][2 * my.lane()]);
-  float score[2];
+// Starts a warp's sums: with the newest position, if the share has it.
+__device__ __forceinline__ Weighed begin_sums(Consumer& my, bool has_newest, float scale) {
+  Weighed sums = {has_newest ? my.shared.newest_scores[head_of(my)] * scale : MINUS_INFINITY, {}, {}};
+  sums.weights[0] = has_newest ? 1.f : 0.f;
 #pragma unroll
-  for (int at = 0; at < 2; at++) {
-    const float4 quarters = scores[at];
-    score[at] = ((quarters.x + quarters.y) + (quarters.z + quarters.w)) * scale;
-    if (share.position(round, 2 * my.lane() + at) > newest) score[at] = MINUS_INFINITY;
+  for (int at = 0; at < OUTPUTS; at++) {
+    const u32 value = has_newest ? my.shared.newest_value[first_pair_of(my) + output_pair(my, at)] : 0;
+    sums.outputs[at][0] = bf16_low(value);
+    sums.outputs[at][2] = bf16_high(value);
   }
-  float largest = warp_largest(fmaxf(score[0], score[1]));
-  if constexpr (!IS_FIRST) {
-    largest = fmaxf(largest, sums.largest);
-    const float rescale = ptx::exp2(sums.largest - largest);
-#pragma unroll
-    for (int at = 0; at < 4; at++) sums.weights[at] *= rescale;
-#pragma unroll
-    for (int at = 0; at < 4 * OUTPUTS; at++) sums.outputs[at / 4][at % 4] *= rescale;
-  }
-  sums.largest = largest;
-  activation::set(my.x_pair(), {ptx::exp2(score[0] - largest), ptx::exp2(score[1] - largest)});
-  __syncwarp();
-  const u8* values = my.shared.ring[loaded.values_stage] + my.lane() * 16 +
-                     (first_pair_of(my) / 8 + tile_of(my)) * abi::FRAGMENT_BYTES_BF16;
+  return sums;
+}
+
+// Adds a round's values: the warp's weights of its positions are an operand in shared memory.
+__device__ __forceinline__ void add_values(Consumer& my, const Share& share, int round, u32 cached, Weighed& sums) {
+  wait_for_stages<1>(my, my.layer, abi::Phase::Attention);
+  const u8* values =
+      stage_at(my, 0) + my.lane() * 16 + (first_pair_of(my) / 8 + tile_of(my)) * abi::FRAGMENT_BYTES_BF16;
   constexpr u32 ONES = 0x3f803f80;
 #pragma unroll
   for (int group = 0; group < GROUPS; group++) {
-    if (!share.has_group(round, group, newest)) break;
+    if (!share.has_group(round, group, cached)) break;
     const uint2 b = activation::operand(my.x_operand, group);
     ptx::mma_bf16(sums.weights, {ONES, ONES, ONES, ONES}, b.x, b.y);
 #pragma unroll
@@ -375,54 +342,82 @@ __device__ __forceinline__ void weigh(Consumer& my, const Share& share, int roun
       ptx::mma_bf16(sums.outputs[at], a, b.x, b.y);
     }
   }
-  release_values(my, loaded);
+  release_stages<1>(my);
 }
 
-// Attends to a share: the scores, then the sums, round by round. `ahead` is called before the wait for the
-// queries. Sets `newest` in the two warps that have it.
+// Adds a round to the sums: number `round` of the share, and `at` in the batch whose scores are in shared
+// memory.
+__device__ __forceinline__ void weigh(Consumer& my, const Share& share, int round, int at, u32 cached, float scale,
+                                      Weighed& sums) {
+  const float4* scores = reinterpret_cast<const float4*>(
+      my.shared.scores[head_of(my)][at * shape::KV_ROUND + 2 * my.lane()]);
+  float score[2];
+#pragma unroll
+  for (int of = 0; of < 2; of++) {
+    const float4 quarters = scores[of];
+    score[of] = ((quarters.x + quarters.y) + (quarters.z + quarters.w)) * scale;
+    if (share.position(round, 2 * my.lane() + of) >= cached) score[of] = MINUS_INFINITY;
+  }
+  const float largest = fmaxf(sums.largest, warp_largest(fmaxf(score[0], score[1])));
+  activation::set(my.x_pair(), {ptx::exp2(score[0] - largest), ptx::exp2(score[1] - largest)});
+  const float rescale = ptx::exp2(sums.largest - largest);
+  sums.largest = largest;
+#pragma unroll
+  for (int of = 0; of < 4; of++) sums.weights[of] *= rescale;
+#pragma unroll
+  for (int of = 0; of < 4 * OUTPUTS; of++) sums.outputs[of / 4][of % 4] *= rescale;
+  __syncwarp();
+  add_values(my, share, round, cached, sums);
+}
+
+// Attends to a share, batch by batch: the scores, then the sums. `ahead` is called before the wait for the
+// queries. Sets `newest` in the two warps that keep the newest position.
 template <class Ahead>
 __device__ __forceinline__ Weighed attend(Consumer& my, int kv_head, const Share& share, uint2& newest,
                                           Ahead ahead) {
-  const u32 position = my.args.position;
-  const int2 place = share.place_of(position);
-  const int rounds = share.rounds(position), lane = my.lane();
-  Loaded loaded;
-  take_round(my, loaded);
+  // Pinned, or what follows from it would be computed before the first layer and kept in registers.
+  const u32 cached = ptx::pinned(my.args.position);
+  const int rounds = share.rounds(cached), lane = my.lane();
+  const bool has_newest = share.has_newest(cached);
   ahead();
-  const Constants by = constants_of(my, 0, quarter_of(my) * QUARTER_PAIRS + lane % QUARTER_PAIRS);
-  Constants by_query = {}, by_key = {};
-  if (my.warp() == KEY_WARP) by_query = constants_of(my, 0, lane), by_key = constants_of(my, 1, lane);
+  uint4 keys[QUARTER_STEPS] = {};
+  if (rounds > 0) take_keys(my, keys);
+  const uint2 weights = norm_weights(my, 0, quarter_of(my) * QUARTER_PAIRS + lane % QUARTER_PAIRS);
+  const uint2 query_weights = norm_weights(my, 0, lane), key_weights = norm_weights(my, 1, lane);
   uint2 b[QUARTER_STEPS] = {};
   xray::note(my.log, abi::Moment::AskedHeads, my.layer);
   inject_delay(my.args, my.layer, abi::Phase::Qkv);
-  if (share.has_group(0, group_of(my), position)) gather_queries(my, kv_head, by, b);
+  // The first group's warps have the sums of squares, too.
+  if (group_of(my) == 0 || share.has_group(0, group_of(my), cached)) gather_queries(my, kv_head, weights, b);
   xray::note(my.log, abi::Moment::Gathered);
-  Weighed sums = {MINUS_INFINITY, {}, {}};
+  Weighed sums;
   float scale = 0.f;
-  int round = 0;
 #pragma unroll 1
-  while (true) {
-    if (share.has_group(round, group_of(my), position)) score(my, share, round, loaded, b);
-    if (place.x == round && my.warp() == KEY_WARP) newest = newest_key(my, kv_head, by_query, by_key, place);
-    if (place.x == round && my.warp() == VALUE_WARP) {
-      newest = newest_value(my, kv_head);
-      // The next copy into the stage is ordered behind this as it is behind reads (ring.cuh).
-      put_value(my.shared.ring[loaded.values_stage] + place.y / GROUP * GROUP_BYTES, position, lane, newest);
+  for (int first = 0;; first += ROUNDS) {
+    const int count = min(ROUNDS, rounds - first);
+#pragma unroll 1
+    for (int round = 0; round < count; round++) {
+      if (first + round > 0) take_keys(my, keys);
+      if (share.has_group(first + round, group_of(my), cached)) score(my, round, keys, b);
     }
+    if (first == 0 && has_newest && my.warp() == KEY_WARP) newest = newest_key(my, kv_head, query_weights, key_weights);
+    if (first == 0 && has_newest && my.warp() == VALUE_WARP) newest = newest_value(my, kv_head);
     xray::note(my.log, abi::Moment::Arrived);
     my.sync();
     xray::note(my.log, abi::Moment::Passed);
-    if (round == 0) {
+    if (first == 0) {
       const float4 squares = *reinterpret_cast<const float4*>(my.shared.query_squares[head_of(my)]);
       // Scores are in base 2, for exp2; the other factor is 1 / sqrt(HEAD_DIM), of heads of 128.
       const float factor = ptx::LOG2_E * 0.08838834764831845f;
       scale = rms_of(my, (squares.x + squares.y) + (squares.z + squares.w)) * factor;
-      weigh<true>(my, share, round, loaded, scale, sums);
-    } else {
-      weigh<false>(my, share, round, loaded, scale, sums);
+      sums = begin_sums(my, has_newest, scale);
     }
-    if (share.splits == 1 || ++round == rounds) return sums;
-    take_round(my, loaded);
+#pragma unroll 1
+    for (int round = 0; round < count; round++) weigh(my, share, first + round, round, cached, scale, sums);
+    if (share.splits == 1) return sums;
+    if (first + ROUNDS >= rounds) return sums;
+    // Until all warps have read the scores.
+    my.sync();
   }
 }
 
@@ -610,7 +605,7 @@ __device__ __forceinline__ void exchange_shares(Consumer& my, int splits) {
     uint2 newest = {0, 0};
     const Weighed sums = attend(my, item.kv_head, share, newest, [] {});
     publish_share(my, item, sums);
-    if (share.place_of(my.args.position).x >= 0) write_newest(my, item.kv_head, newest);
+    if (share.has_newest(my.args.position)) write_newest(my, item.kv_head, newest);
   }
 }
 

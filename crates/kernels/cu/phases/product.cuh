@@ -232,11 +232,11 @@ __device__ __forceinline__ Slot input_of(const Consumer& my) {
 // the step's first.
 template <class W, class From>
 __device__ __forceinline__ void normed_product(Consumer& my, bool is_first) {
-  // One at least: a block without tiles of its own keeps the residual stream, too.
-  int rounds = rounds_of<W>(my.shared);
-  bool gathers = true;
+  // One round at least: a block without tiles of its own keeps the residual stream, too.
+  int round = 0;
 #pragma unroll 1
   do {
+    const bool gathers = round == 0;
     my.begin_phase(W::ROW.phase);
     xray::note(my.log, abi::Moment::Entered, xray::matvec(my.layer, W::ROW));
     uint4 a[W::TILES * W::STEPS];
@@ -266,8 +266,8 @@ __device__ __forceinline__ void normed_product(Consumer& my, bool is_first) {
     multiply<W::TILES, W::STEPS, true>(my, my.x_operand, a, buffer, squares);
     if (gathers && my.lane() == 0) my.shared.squares[buffer][my.warp()] = squares;
     end_round(my, buffer);
-    gathers = false;
-  } while (--rounds > 0);
+    // Read again: registers are short.
+  } while (++round < rounds_of<W>(my.shared));
 }
 
 // The down projection: an item is one tile by one split of its columns.

@@ -13,7 +13,7 @@
 
 namespace attention {
 
-constexpr int HEAD_PAIRS = shape::HEAD_DIM / 2;
+using shape::HEAD_PAIRS;
 // Positions of a group.
 constexpr int GROUP = shape::KV_GROUP;
 constexpr int POSITION_BYTES = 2 * shape::HEAD_DIM;
@@ -22,6 +22,9 @@ constexpr int GROUP_BYTES = GROUP * POSITION_BYTES;
 constexpr int GROUPS = shape::KV_ROUND / GROUP;
 static_assert(shape::KV_CHUNK % GROUP == 0, "whole groups");
 static_assert(shape::KV_ROUND * POSITION_BYTES <= shape::STAGE_BYTES, "a round's keys fit a stage");
+static_assert(shape::KV_LOCAL <= shape::KV_BATCH, "one batch if every rank attends to all positions");
+// Rounds of a batch.
+constexpr int ROUNDS = shape::KV_BATCH / shape::KV_ROUND;
 
 // The cached keys (0) or values (1) of a KV head.
 __device__ __forceinline__ u8* cache_of(const abi::StepArgs& args, u32 layer, int which, int kv_head) {
@@ -37,7 +40,8 @@ __device__ __forceinline__ Item item_of(int at) {
   return {shape::kv_head_of_item(at, shape::KV_HEADS), shape::rank_of_item(at, shape::KV_HEADS)};
 }
 
-// The chunks that are one of `splits` shares of the KV range: all of them, if there is one share.
+// The chunks that are one of `splits` shares of the KV range: all of them, if there is one share. `cached` is
+// how many positions are in the cache: all but the newest.
 struct Share {
   int split, splits;
 
@@ -51,29 +55,27 @@ struct Share {
     return chunk_begin(round, at / shape::KV_CHUNK) + at % shape::KV_CHUNK;
   }
 
-  __device__ __forceinline__ bool has_group(int round, int group, u32 newest) const {
-    return position(round, group * GROUP) <= newest;
+  // Whether any of a group's positions is cached.
+  __device__ __forceinline__ bool has_group(int round, int group, u32 cached) const {
+    return position(round, group * GROUP) < cached;
   }
 
-  // Rounds up to the newest position; the share has at least one chunk.
-  __device__ __forceinline__ int rounds(u32 newest) const {
-    if (splits == 1) return 1;
-    const int chunks = newest / shape::KV_CHUNK + 1;
-    return ((chunks - 1 - split) / splits + 2) / 2;
+  // Rounds that have cached positions.
+  __device__ __forceinline__ int rounds(u32 cached) const {
+    if (splits == 1) return (cached + shape::KV_ROUND - 1) / shape::KV_ROUND;
+    const int chunks = (cached + shape::KV_CHUNK - 1) / shape::KV_CHUNK;
+    return chunks <= split ? 0 : ((chunks - 1 - split) / splits + 2) / 2;
   }
 
-  // Where the newest position is: the round, and its number in that; another share has it: a round of -1.
-  __device__ __forceinline__ int2 place_of(u32 newest) const {
-    if (splits == 1) return {0, int(newest)};
-    if (shape::split_of(newest, shape::KV_CHUNK, splits) != u32(split)) return {-1, 0};
-    const int chunk = newest / shape::KV_CHUNK / splits;
-    return {chunk / 2, chunk % 2 * shape::KV_CHUNK + int(newest % shape::KV_CHUNK)};
+  // Whether the newest position is this share's.
+  __device__ __forceinline__ bool has_newest(u32 newest) const {
+    return splits == 1 || shape::split_of(newest, shape::KV_CHUNK, splits) == u32(split);
   }
 };
 
 // The number of splits of a step.
 __device__ __forceinline__ int splits_of(const abi::StepArgs& args) {
-  return shape::active_splits(args.position + 1, shape::KV_CHUNK, shape::SPLITS, shape::KV_ROUND);
+  return shape::active_splits(args.position + 1, shape::KV_CHUNK, shape::SPLITS, shape::KV_LOCAL);
 }
 
 }  // namespace attention

@@ -115,25 +115,31 @@ __device__ __forceinline__ bool load_matrix(Loader& load, const u8* matrix, u32 
   return true;
 }
 
-// The keys and the values of a share of the cache, a stage each for every round: whole groups if there is
-// one share, whole chunks otherwise.
+// One round of a share's keys (0) or values (1): whole groups if there is one share, whole chunks otherwise.
+__device__ __forceinline__ bool load_round(Loader& load, const attention::Share& share, int kv_head, int which,
+                                           int round, u32 layer) {
+  using attention::POSITION_BYTES;
+  const u32 cached = load.args.position, begin = share.chunk_begin(round, 0);
+  const u8* from = attention::cache_of(load.args, layer, which, kv_head) + u64(begin) * POSITION_BYTES;
+  constexpr u32 CHUNK_BYTES = shape::KV_CHUNK * POSITION_BYTES;
+  if (share.splits == 1) {
+    const u32 groups = min((cached - begin + attention::GROUP - 1) / attention::GROUP, attention::GROUPS);
+    return load(from, groups * attention::GROUP_BYTES, 1, 0, layer, abi::Phase::Attention);
+  }
+  const u32 parts = share.chunk_begin(round, 1) < cached ? 2 : 1;
+  return load(from, CHUNK_BYTES, parts, share.splits * CHUNK_BYTES, layer, abi::Phase::Attention);
+}
+
+// The keys and values of a share of the cache: of each batch first the keys, then the values, a stage a round.
 __device__ __forceinline__ bool load_positions(Loader& load, const attention::Share& share, int kv_head,
                                                u32 layer) {
-  using attention::POSITION_BYTES;
-  const u32 newest = load.args.position;
-  const bool is_all = share.splits == 1;
-  const u32 bytes = is_all ? (newest / attention::GROUP + 1) * attention::GROUP_BYTES
-                           : u32(shape::KV_CHUNK * POSITION_BYTES);
-  const int rounds = share.rounds(newest);
+  const int rounds = share.rounds(load.args.position);
 #pragma unroll 1
-  for (int round = 0; round < rounds; round++) {
-    const u32 parts = is_all || share.chunk_begin(round, 1) > newest ? 1 : 2;
+  for (int first = 0; first < rounds; first += attention::ROUNDS) {
+    const int count = min(attention::ROUNDS, rounds - first);
 #pragma unroll 1
-    for (int which = 0; which < 2; which++) {
-      const u8* from = attention::cache_of(load.args, layer, which, kv_head) +
-                       u64(share.chunk_begin(round, 0)) * POSITION_BYTES;
-      const u32 stride = share.splits * shape::KV_CHUNK * POSITION_BYTES;
-      if (!load(from, bytes, parts, stride, layer, abi::Phase::Attention)) return false;
+    for (int at = 0; at < 2 * count; at++) {
+      if (!load_round(load, share, kv_head, at / count, first + at % count, layer)) return false;
     }
   }
   return true;
@@ -168,8 +174,8 @@ __device__ __forceinline__ bool load_attention(Loader& load, const u8* matrix, u
 #pragma unroll 1
   for (int at = items.x; at < items.y; at++) {
     const attention::Item item = attention::item_of(at);
-    if (splits == 1 && !load_positions(load, {0, 1}, item.kv_head, layer)) return false;
     if (!load_output_tiles(load, item, matrix, layer)) return false;
+    if (splits == 1 && !load_positions(load, {0, 1}, item.kv_head, layer)) return false;
   }
   return true;
 }
