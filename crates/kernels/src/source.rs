@@ -10,6 +10,8 @@ use std::collections::BTreeMap;
 pub const ENTRY: &str = "entry/megakernel.cu";
 /// The kernel's name in the cubin.
 pub const KERNEL: &str = "monolith_step";
+/// Both kernels' names: of short texts, and of long ones.
+pub const KERNELS: [&str; 2] = [KERNEL, "monolith_step_split"];
 /// Options that do not depend on the kernel. NVRTC lacks two builtins of nvcc and clang: the
 /// generated header checks itself with one, and the sources write minus infinity with the other.
 const COMMON_OPTIONS: [&str; 4] = [

@@ -6,15 +6,25 @@ use cudarc::driver::{CudaContext, CudaFunction, CudaStream, DriverError, PinnedH
 use cudarc::nvrtc::Ptx;
 use monolith_abi::kernel::{FAULT_FILLED, FaultRecord};
 use monolith_abi::step::{Step, shared_bytes};
+use monolith_kernels::source::KERNELS;
 use monolith_kernels::{Arch, KernelError, Shape, Variant};
 use monolith_model::Config;
 use std::sync::Arc;
+
+/// The two kernels of a step.
+#[derive(Debug)]
+pub(super) struct Kernels {
+    /// For texts so short that every block of a KV head attends to all positions.
+    pub(super) local: CudaFunction,
+    /// For longer ones.
+    pub(super) split: CudaFunction,
+}
 
 /// A GPU with the kernel loaded.
 pub(super) struct Gpu {
     pub(super) context: Arc<CudaContext>,
     pub(super) stream: Arc<CudaStream>,
-    pub(super) kernel: CudaFunction,
+    pub(super) kernels: Kernels,
     pub(super) kernel_key: String,
     pub(super) cubin_sha256: String,
     pub(super) nvrtc: Option<String>,
@@ -79,9 +89,14 @@ pub(super) fn open(device: usize, variant: &Variant, config: &Config) -> Result<
     let cubin = monolith_kernels::load(arch, &shape, variant)?;
     let step = variant.step(arch, &shape);
     let module = context.load_module(Ptx::from_binary(cubin.bytes.to_vec())).map_err(gpu_error)?;
-    let kernel = module.load_function("monolith_step").map_err(gpu_error)?;
-    let dynamic = CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
-    kernel.set_attribute(dynamic, shared_bytes(&step) as i32).map_err(gpu_error)?;
+    let kernel = |name: &str| {
+        let kernel = module.load_function(name)?;
+        let dynamic = CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
+        kernel.set_attribute(dynamic, shared_bytes(&step) as i32)?;
+        Ok(kernel)
+    };
+    let [local, split] = KERNELS.map(|name| kernel(name).map_err(gpu_error));
+    let kernels = Kernels { local: local?, split: split? };
     let count = CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT;
     let multiprocessors = context.attribute(count).map_err(gpu_error)? as usize;
     let rate = CUdevice_attribute::CU_DEVICE_ATTRIBUTE_CLOCK_RATE;
@@ -89,7 +104,7 @@ pub(super) fn open(device: usize, variant: &Variant, config: &Config) -> Result<
     Ok(Gpu {
         clock_hz: 1000 * u64::from(clock_khz.unsigned_abs()),
         stream: context.new_stream().map_err(gpu_error)?,
-        kernel,
+        kernels,
         cubin_sha256: cubin.sha256(),
         nvrtc: cubin.info.compiler,
         kernel_key: cubin.key,

@@ -2,8 +2,10 @@
 // variant table. A policy has
 //
 //   publish(args, slot, place, values)      makes a pair of values visible
-//   poll<N>(args, shared, log, slot, used, place, units)
-//                                           waits for up to N units; false on abort
+//   look<N>(args, slot, used, place, units)
+//                                           begins to load up to N units
+//   poll<N>(args, shared, log, slot, place, units)
+//                                           waits for those; false on abort
 #pragma once
 #include "lines.cuh"
 

@@ -59,12 +59,14 @@ __device__ __forceinline__ uint2 norm_weights(const Consumer& my, int norm, int 
 
 // Takes a round's keys, as the A operand of this warp's positions and dimensions.
 __device__ __forceinline__ void take_keys(Consumer& my, uint4 (&keys)[QUARTER_STEPS]) {
-  wait_for_stages<1>(my, my.layer, abi::Phase::Attention);
-  const uint4* from = reinterpret_cast<const uint4*>(stage_at(my, 0) + group_of(my) * GROUP_BYTES) +
-                      quarter_of(my) * QUARTER_STEPS * 32 + my.lane();
+  const u32 full = wait_for_stages<1>(my, my.layer, abi::Phase::Attention);
+  const u32 from = stage_at(my, 0) + group_of(my) * GROUP_BYTES +
+                   quarter_of(my) * QUARTER_STEPS * abi::FRAGMENT_BYTES_BF16 + my.lane() * 16;
 #pragma unroll
-  for (int step = 0; step < QUARTER_STEPS; step++) keys[step] = from[step * 32];
-  release_stages<1>(my);
+  for (int step = 0; step < QUARTER_STEPS; step++) {
+    keys[step] = ptx::load_shared_words_at(from + step * abi::FRAGMENT_BYTES_BF16);
+  }
+  release_stages<1>(my, full);
 }
 
 // ---- queries, and the newest position's key and value
@@ -326,8 +328,8 @@ __device__ __forceinline__ Weighed begin_sums(Consumer& my, bool has_newest, flo
 
 // Adds a round's values: the warp's weights of its positions are an operand in shared memory.
 __device__ __forceinline__ void add_values(Consumer& my, const Share& share, int round, u32 cached, Weighed& sums) {
-  wait_for_stages<1>(my, my.layer, abi::Phase::Attention);
-  const u8* values =
+  const u32 full = wait_for_stages<1>(my, my.layer, abi::Phase::Attention);
+  const u32 values =
       stage_at(my, 0) + my.lane() * 16 + (first_pair_of(my) / 8 + tile_of(my)) * abi::FRAGMENT_BYTES_BF16;
   constexpr u32 ONES = 0x3f803f80;
 #pragma unroll
@@ -338,11 +340,11 @@ __device__ __forceinline__ void add_values(Consumer& my, const Share& share, int
 #pragma unroll
     for (int at = 0; has_outputs(my) && at < OUTPUTS; at++) {
       const int fragment = at * shape::ITEM_TILES * abi::FRAGMENT_BYTES_BF16;
-      const uint4 a = *reinterpret_cast<const uint4*>(values + group * GROUP_BYTES + fragment);
+      const uint4 a = ptx::load_shared_words_at(values + group * GROUP_BYTES + fragment);
       ptx::mma_bf16(sums.outputs[at], a, b.x, b.y);
     }
   }
-  release_stages<1>(my);
+  release_stages<1>(my, full);
 }
 
 // Adds a round to the sums: number `round` of the share, and `at` in the batch whose scores are in shared
@@ -526,16 +528,17 @@ __device__ __forceinline__ void keep_merged(Consumer& my) {
 
 // Takes an item's weights: this warp's tile and slice.
 __device__ __forceinline__ void take_output_weights(Consumer& my, uint4 (&a)[Output::STEPS]) {
-  wait_for_stages<Output::PIECES>(my, my.layer, abi::Phase::OProj);
+  const u32 full = wait_for_stages<Output::PIECES>(my, my.layer, abi::Phase::OProj);
   const int tile = tile_of(my);
-  const u8* part = stage_at(my, tile / Output::STAGE_PARTS) + tile % Output::STAGE_PARTS * Output::PART_BYTES;
+  const u32 part = stage_at(my, tile / Output::STAGE_PARTS) + tile % Output::STAGE_PARTS * Output::PART_BYTES +
+                   my.lane() * 16;
 #pragma unroll
   for (int at = 0; at < Output::SLICE_FRAGMENTS; at++) {
     constexpr int STEPS = Output::STEPS / Output::SLICE_FRAGMENTS;
     const int fragment = slice_of(my) * Output::SLICE_FRAGMENTS + at;
     Output::Format::widen(part + fragment * Output::Format::BYTES, a + at * STEPS);
   }
-  release_stages<Output::PIECES>(my);
+  release_stages<Output::PIECES>(my, full);
 #pragma unroll
   for (int at = 0; at < Output::STEPS; at++) ptx::pin(a[at]);
 }
@@ -630,11 +633,15 @@ __device__ __forceinline__ void project_shares(Consumer& my, int splits) {
   }
 }
 
+template <bool IS_LOCAL>
 __device__ __forceinline__ void attend_and_project(Consumer& my) {
-  const int splits = splits_of(my.args);
-  if (splits == 1) return attend_locally(my);
-  exchange_shares(my, splits);
-  project_shares(my, splits);
+  if constexpr (IS_LOCAL) {
+    attend_locally(my);
+  } else {
+    const int splits = splits_of(my.args);
+    exchange_shares(my, splits);
+    project_shares(my, splits);
+  }
 }
 
 }  // namespace attention

@@ -1,17 +1,19 @@
 //! One launch a step, all blocks resident: a launch whose blocks do not all fit is refused.
 
-use super::super::device::gpu_error;
+use super::super::device::{Kernels, gpu_error};
 use super::{Param, Strategy};
 use crate::EngineError;
-use cudarc::driver::{CudaFunction, CudaStream, LaunchConfig, PushKernelArg};
+use cudarc::driver::{CudaStream, LaunchConfig, PushKernelArg};
 use monolith_abi::kernel::StepArgs;
+use monolith_abi::step::{Step, active_splits};
 use std::sync::Arc;
 
 /// The strategy.
 #[derive(Debug)]
 pub(super) struct Cooperative {
-    pub(super) function: CudaFunction,
+    pub(super) kernels: Kernels,
     pub(super) config: LaunchConfig,
+    pub(super) step: Step,
 }
 
 impl Strategy for Cooperative {
@@ -21,7 +23,11 @@ impl Strategy for Cooperative {
 
     unsafe fn launch(&self, stream: &Arc<CudaStream>, args: &StepArgs) -> Result<(), EngineError> {
         let param = Param(*args);
-        let mut launch = stream.launch_builder(&self.function);
+        let Step { tuning, sizes, .. } = &self.step;
+        let positions = args.position as usize + 1;
+        let splits = active_splits(positions, tuning.kv_chunk, sizes.splits, tuning.kv_local);
+        let kernel = if splits == 1 { &self.kernels.local } else { &self.kernels.split };
+        let mut launch = stream.launch_builder(kernel);
         launch.arg(&param);
         // SAFETY: the parameter is the kernel's one parameter, its layout asserted on both sides;
         // the caller answers for what its addresses point to. Cooperative: all blocks are resident,

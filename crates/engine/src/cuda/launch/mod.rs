@@ -4,7 +4,8 @@ mod cooperative;
 
 use super::params::Param;
 use crate::EngineError;
-use cudarc::driver::{CudaFunction, CudaStream, LaunchConfig};
+use super::device::Kernels;
+use cudarc::driver::{CudaStream, LaunchConfig};
 use monolith_abi::Launch;
 use monolith_abi::kernel::StepArgs;
 use monolith_abi::step::{Step, shared_bytes};
@@ -27,7 +28,7 @@ pub(super) trait Strategy: Debug + Send {
 /// The strategy of a row.
 pub(super) fn strategy(
     launch: Launch,
-    function: CudaFunction,
+    kernels: Kernels,
     step: &Step,
     blocks: usize,
 ) -> Box<dyn Strategy> {
@@ -37,6 +38,6 @@ pub(super) fn strategy(
         shared_mem_bytes: shared_bytes(step) as u32,
     };
     match launch {
-        Launch::Cooperative => Box::new(cooperative::Cooperative { function, config }),
+        Launch::Cooperative => Box::new(cooperative::Cooperative { kernels, config, step: *step }),
     }
 }
