@@ -18,6 +18,8 @@ const CPU: Tuning = Tuning {
     consumer_warps: 1,
     grid: 1,
     flight: 0,
+    kv_flight: 0,
+    low: 0,
     head_flight: 0,
     stages: 0,
     stage_bytes: 0,

@@ -34,6 +34,10 @@ constexpr int CONSUMER_WARPS = ML_CONSUMER_WARPS;
 constexpr int GRID = ML_GRID;
 // Copies of the ring in flight in the layers.
 constexpr int FLIGHT = ML_FLIGHT;
+// Copies in flight while keys and values are loaded.
+constexpr int KV_FLIGHT = ML_KV_FLIGHT;
+// One more copy is in flight if the consumers have taken the stage of so many copies ago; 0: never.
+constexpr int LOW = ML_LOW;
 // Copies in flight in the LM head, which has no hand-off.
 constexpr int HEAD_FLIGHT = ML_HEAD_FLIGHT;
 // Stages of the ring.

@@ -45,6 +45,10 @@ wire_inputs! {
         grid;
         /// Copies of the ring in flight in the layers.
         flight;
+        /// Copies in flight while keys and values are loaded.
+        kv_flight;
+        /// One more copy is in flight if the consumers have taken the stage of so many copies ago; 0: never.
+        low;
         /// Copies in flight in the LM head, which has no hand-off.
         head_flight;
         /// Stages of the ring.
@@ -301,12 +305,14 @@ mod tests {
             consumer_warps: 16,
             grid: 128,
             flight: 2,
+            kv_flight: 4,
+            low: 0,
             head_flight: 4,
             stages: 10,
             stage_bytes: 16_384,
             kv_chunk: 32,
             kv_splits: 16,
-            kv_local: 64,
+            kv_local: 192,
             xray: 1,
         };
         let sizes = Sizes::of(&dims, &tuning);

@@ -146,8 +146,7 @@ impl CudaEngine {
             let most = gpu.multiprocessors.min(BLOCKS_MAX as usize);
             return Err(EngineError::BlockCount { blocks, max: most, gpu: gpu.name });
         }
-        let buffers =
-            Buffers::new(&stream, &pack, context, &gpu.step).map_err(gpu_error)?;
+        let buffers = Buffers::new(&stream, &pack, context, &gpu.step).map_err(gpu_error)?;
         let recording = variant.xray.then(|| Recording::new(&stream, blocks));
         let recording = recording.transpose().map_err(gpu_error)?;
         let fault = FaultWords::new(&gpu.context)?;

@@ -36,13 +36,23 @@ struct Loader {
     return true;
   }
 
+  // How many copies may be in flight. Keys and values come from L2 when all ranks of a head load the same. And
+  // if the consumers are so close behind that they have taken the stage of LOW copies ago, one more.
+  __device__ __forceinline__ u32 most_in_flight(abi::Phase phase) {
+    if (phase == abi::Phase::LmHead) return shape::HEAD_FLIGHT;
+    if (phase == abi::Phase::Attention) return shape::KV_FLIGHT;
+    if (shape::LOW == 0 || issued < shape::LOW) return shape::FLIGHT;
+    const u32 before = issued - shape::LOW;
+    const bool is_low = ptx::mbarrier_test(&shared.empty[before % shape::STAGES], before / shape::STAGES % 2);
+    return shape::FLIGHT + is_low;
+  }
+
   // Loads one stage: `parts` parts of `bytes` bytes each, `stride` bytes apart; none: hands it over as it
   // is. Returns false on abort.
   __device__ __forceinline__ bool operator()(const u8* from, u32 bytes, u32 parts, u32 stride, u32 layer,
                                              abi::Phase phase) {
     const int stage = cursor.stage();
-    const u32 most = phase == abi::Phase::LmHead ? shape::HEAD_FLIGHT : shape::FLIGHT;
-    if (!wait_for_flight(most, layer, phase)) return false;
+    if (!wait_for_flight(most_in_flight(phase), layer, phase)) return false;
     if (!is_empty(shared, cursor)) {
       xray::waits_for_stage(stamps);
       if (!wait_empty(args, shared, cursor, layer, phase)) return false;

@@ -2,9 +2,9 @@
 
 mod cooperative;
 
+use super::device::Kernels;
 use super::params::Param;
 use crate::EngineError;
-use super::device::Kernels;
 use cudarc::driver::{CudaStream, LaunchConfig};
 use monolith_abi::Launch;
 use monolith_abi::kernel::StepArgs;
