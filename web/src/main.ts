@@ -256,9 +256,7 @@ document.body.classList.toggle("embed", new URLSearchParams(window.location.sear
 listenToFiles();
 window.addEventListener("hashchange", followAddress);
 await begin().catch(complain);
-await showResults({
-  open: (hash) => {
-    window.location.hash = hash;
-    element("chart").scrollIntoView();
-  },
+await showResults((query) => {
+  toolbar.find(query);
+  element("chart").scrollIntoView();
 });

@@ -144,6 +144,7 @@ fn budget(trace: &Listed, analysis: &Value) -> Result<Value> {
         "file": trace.file,
         "title": trace.title,
         "of": trace.of.as_ref().map(of_json),
+        "step": part("/step")?,
         "token_ns": part("/token_ns")?,
         "totals": part("/path/totals")?,
         "phases": part("/path/phases")?,
@@ -292,6 +293,7 @@ mod tests {
 
         fn analysis(&self, _: &Path) -> Result<Value> {
             Ok(json!({
+                "step": "model, variant on device, position 16",
                 "token_ns": 9,
                 "path": {"totals": {"compute_ns": 9}, "phases": [], "jumps": 0},
                 "handoff": null,
@@ -351,7 +353,7 @@ mod tests {
     fn an_analysis_that_lacks_a_part_is_refused() {
         let of = None;
         let trace = Listed { from: "f".into(), file: "f".into(), title: "t".into(), of };
-        let error = budget(&trace, &json!({"token_ns": 1})).unwrap_err().to_string();
+        let error = budget(&trace, &json!({"step": "s", "token_ns": 1})).unwrap_err().to_string();
         assert_eq!(error, "the analysis of f has no /path/totals");
     }
 

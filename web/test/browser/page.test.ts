@@ -292,7 +292,7 @@ describe("weights in flight", () => {
     const { x, y } = await inStrip();
     await page.mouse.move(x, y);
     expect(await details()).toMatch(
-      /^block 020 \(SM 40\): weights of \w+ of layer \d+, [\d.]+ kB in \d copies, in flight [\d.]+ µs, at [\d.]+ µs, [\d.]+ µs ahead of the work on them$/,
+      /^block 020 \(SM 40\): weights of \w+ of layer \d+, [\d.]+ kB in \d copies, in flight [\d.]+ µs \([\d.]+ GB\/s\), at [\d.]+ µs, [\d.]+ µs ahead of the work on them$/,
     );
     await page.mouse.move(x, y - 4);
     expect(await details()).not.toContain("weights of");
@@ -348,7 +348,7 @@ async function touch(session: CDPSession, from: Places, to: Places): Promise<voi
 describe("keyboard", () => {
   test("the chart is reached by Tab and its spans by arrow keys", async () => {
     await open();
-    await page.locator("[data-action=help]").focus();
+    await page.locator("#legend button").last().focus();
     await page.keyboard.press("Tab");
     const first = await details();
     expect(first).toMatch(/^thread 0: embed, worked/);
