@@ -4,8 +4,8 @@
 import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import type { Plugin } from "vite";
-import { firstRun, models, processors, type Row, type Run } from "../src/results/data";
-import { count, modelName, share, speed } from "../src/results/format";
+import { count, modelName, share, speed } from "../src/results/format.ts";
+import { firstRun, models, processors, type Row, type Run } from "../src/results/runs.ts";
 
 const PLACE = "<!-- fallback -->";
 const PICTURE = "data/picture.png";

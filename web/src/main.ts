@@ -24,6 +24,8 @@ const theme = (): Theme => (dark.matches ? DARK : LIGHT);
 let shown: { entry: Entry; trace: Trace; summary: Summary } | null = null;
 /** Number of choices so far: a trace that arrives after a newer choice is dropped. */
 let choices = 0;
+/** Whether a person moved the view: only then does the address name more than the trace. */
+let hasMoved = false;
 /** When the address is next brought up to date; 0: not planned. */
 let addressTimer = 0;
 const ADDRESS_DELAY_MS = 300;
@@ -40,6 +42,7 @@ const chart = new Chart(
   theme(),
   {
     moved() {
+      hasMoved = true;
       toolbar.follow();
       window.clearTimeout(addressTimer);
       addressTimer = window.setTimeout(keepPlace, ADDRESS_DELAY_MS);
@@ -99,6 +102,7 @@ function show(entry: Entry, trace: Trace, place: Place | null): void {
   }
   legend();
   chart.show(trace, place);
+  if (hasMoved) keepPlace();
   toolbar.show(trace);
   showTables(element("tables"), meta, summary);
 }
@@ -112,8 +116,8 @@ function legend(): void {
 
 /** Puts the file shown into the address. The first one goes there only to replace another. */
 function keepFile({ file }: Entry): void {
-  const { hash } = window.location;
-  if (placeFromHash(hash).file === (shown ? file : null)) return;
+  const named = placeFromHash(window.location.hash).file;
+  if (named === file || (named === null && !shown)) return;
   replaceHash(file === null ? "" : hashFor({ ...NOWHERE, file }));
 }
 

@@ -22,6 +22,9 @@ const RECORDED: &str = "trace.json.gz";
 const RECORDED_TITLE: &str = "recorded on this machine";
 const XRAY: &str = "xray-";
 const ENDING: &str = ".json.gz";
+/// Most bytes of a trace, and of all data together, gzipped: what a visitor loads.
+const TRACE_BYTES_MAX: u64 = 400_000;
+const DATA_BYTES_MAX: u64 = 5_000_000;
 /// The page refuses longer names (web/src/trace/list.ts).
 const NAME_CHARS_MAX: usize = 120;
 
@@ -116,14 +119,29 @@ fn fill_with(
     std::fs::create_dir_all(data)
         .with_context(|| format!("could not create {}", data.display()))?;
     let mut budgets = Vec::new();
+    let mut bytes = 0;
     for trace in &traces {
         let to = data.join(&trace.file);
         program.export(&trace.from, &to)?;
+        bytes += checked_size(&to, bytes)?;
         budgets.push(budget(trace, &program.analysis(&to)?)?);
     }
     write(&data.join(LIST), &list_of(&traces))?;
     write(&data.join(BUDGET), &line(&json!({"schema": BUDGET_SCHEMA, "tokens": budgets})))?;
     Ok(traces.len())
+}
+
+/// The size of a trace; refuses one that is too large, by itself or with those before it.
+fn checked_size(trace: &Path, before: u64) -> Result<u64> {
+    let name = trace.display();
+    let size = std::fs::metadata(trace).with_context(|| format!("could not read {name}"))?.len();
+    ensure!(size <= TRACE_BYTES_MAX, "{name}: {size} bytes, at most {TRACE_BYTES_MAX} are allowed");
+    ensure!(
+        before + size <= DATA_BYTES_MAX,
+        "the traces up to {name} take {} bytes, at most {DATA_BYTES_MAX} are allowed",
+        before + size
+    );
+    Ok(size)
 }
 
 fn write(path: &Path, text: &str) -> Result<()> {
@@ -347,6 +365,19 @@ mod tests {
         assert_eq!(budget["tokens"][1]["totals"], json!({"compute_ns": 9}));
         assert_eq!(fill_with(&data, None, results.path(), &Copies).unwrap(), 4);
         assert!(!data.join(RECORDED).exists());
+    }
+
+    #[test]
+    fn a_trace_that_is_too_large_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let trace = folder.path().join("a.json.gz");
+        fs::write(&trace, vec![0; TRACE_BYTES_MAX as usize]).unwrap();
+        assert_eq!(checked_size(&trace, 0).unwrap(), TRACE_BYTES_MAX);
+        let error = checked_size(&trace, DATA_BYTES_MAX - 1).unwrap_err().to_string();
+        assert!(error.contains("take 5399999 bytes"), "{error}");
+        fs::write(&trace, vec![0; TRACE_BYTES_MAX as usize + 1]).unwrap();
+        let error = checked_size(&trace, 0).unwrap_err().to_string();
+        assert!(error.contains("400001 bytes, at most 400000"), "{error}");
     }
 
     #[test]

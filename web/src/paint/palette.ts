@@ -41,7 +41,7 @@ export const LIGHT: Theme = {
     argmax: "#101216",
   },
   classes: {
-    compute: "#6c7a8c",
+    compute: "#56647a",
     weights: "#c048fc",
     handoff: "#d72540",
     skew: "#54003c",

@@ -231,7 +231,7 @@ export function differences(
 function differenceTable(a: Token, b: Token): HTMLTableElement {
   const rows = differences(a, b);
   const most = Math.max(...rows.map(({ more }) => Math.abs(more)), 1);
-  const head = ["phase", tokenName(a), tokenName(b), "difference", ""].map((text) => {
+  const head = ["phase", tokenName(a), tokenName(b), "difference", "less or more"].map((text) => {
     const cell = node("th", text);
     cell.scope = "col";
     return cell;

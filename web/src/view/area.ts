@@ -25,7 +25,10 @@ export function showArea(
     }),
     ["not recorded", sum.unrecordedNs, 0] as const,
   ];
-  const head = node("tr", ...["", "time", "share", "spans"].map((text) => heading(text, "col")));
+  const head = node(
+    "tr",
+    ...["doing", "time", "share", "spans"].map((text) => heading(text, "col")),
+  );
   const body = rows.map(([name, ns, spans]) =>
     node(
       "tr",
