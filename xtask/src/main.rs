@@ -1,4 +1,5 @@
-//! Developer tasks: `cargo xtask demo | test | kernels | page-data | report | seal | generate | tidy`.
+//! Developer tasks: `cargo xtask demo | test | kernels | page-data | report | seal | generate |
+//! tidy`.
 //!
 //! Every task starts from a bare checkout: it installs what it needs, says so, and works
 //! without the network the second time. It writes to the target folder, `web/node_modules`,

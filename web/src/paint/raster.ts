@@ -8,6 +8,9 @@ export interface Ink {
   pixels: Uint32Array;
 }
 
+/** From this width on, in px, filling a line of one colour at once is quicker than px by px. */
+const WIDE = 8;
+
 export class Raster {
   private image: ImageData | null = null;
   private pixels = new Uint32Array();
@@ -31,6 +34,12 @@ export class Raster {
     const right = Math.min(Math.round(x1), width);
     const top = Math.max(Math.round(y0), 0);
     const bottom = Math.min(Math.round(y1), height);
+    if (side === 1 && right - left >= WIDE) {
+      const colour = pixels[0] ?? 0;
+      for (let y = top; y < bottom; y++)
+        this.pixels.fill(colour, y * width + left, y * width + right);
+      return;
+    }
     for (let y = top; y < bottom; y++) {
       const row = (y % side) * side;
       let place = left % side;

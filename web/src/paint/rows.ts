@@ -2,6 +2,7 @@
 
 import type { Area } from "../trace/area";
 import { layerXs } from "../trace/axis";
+import { publishedNs } from "../trace/epilogue";
 import { producerOf } from "../trace/focus";
 import { isNarrow, labelStep, layoutStrip } from "../trace/layout";
 import type { Overview } from "../trace/overview";
@@ -179,7 +180,7 @@ function outlineStream(
   context.strokeRect(lane.x0 - 0.5, top - 0.5, lane.x1 - lane.x0 + 1, rows.laneHeight + 1);
 }
 
-/** Draws a line from the end of the work to the end of the wait that this work ended. */
+/** Draws a line from where the work was published to the end of the wait that this ended. */
 function paintHandOff(
   context: CanvasRenderingContext2D,
   { trace, view, rows }: Scene,
@@ -187,12 +188,11 @@ function paintHandOff(
   wait: number,
   theme: Theme,
 ): void {
-  const point = (span: number): [number, number] => [
-    xAt(view, at(trace.spans.endNs, span)),
-    at(trace.spans.block, span) * rows.pitch + rows.barHeight / 2,
-  ];
-  const [fromX, fromY] = point(producer);
-  const [toX, toY] = point(wait);
+  const { block, endNs } = trace.spans;
+  const middle = (span: number) => at(block, span) * rows.pitch + rows.barHeight / 2;
+  const until = at(endNs, wait);
+  const [fromX, fromY] = [xAt(view, publishedNs(trace, producer, until)), middle(producer)];
+  const [toX, toY] = [xAt(view, until), middle(wait)];
   context.strokeStyle = theme.ink;
   context.lineWidth = 1.5;
   context.beginPath();

@@ -27,6 +27,23 @@ export function* epilogueWork(
   }
 }
 
+/**
+ * When a span's block had published what it worked on there, for a wait that ended at a time: the
+ * end of the epilogue's last work on the same phase and layer that began before; without an
+ * epilogue, the span's own end.
+ */
+export function publishedNs(trace: Trace, span: number, untilNs: number): number {
+  const { block, phase, layer, beginNs, endNs } = trace.spans;
+  let published = at(endNs, span);
+  const own = trace.epilogue?.spans;
+  if (!own) return published;
+  for (const { row } of epilogueWork(trace, at(block, span), at(beginNs, span), untilNs)) {
+    const same = at(own.phase, row) === at(phase, span) && at(own.layer, row) === at(layer, span);
+    if (same) published = Math.min(at(own.endNs, row), untilNs);
+  }
+  return published;
+}
+
 /** The longest of it, or null. */
 export function mostEpilogueWork(
   trace: Trace,
