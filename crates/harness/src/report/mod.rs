@@ -1,9 +1,11 @@
 //! Renders tables from run records. Nothing in them is typed by hand, and no table mixes two GPUs.
 
+mod page;
 mod quality;
 mod readme;
 mod speeds;
 
+pub use page::PageResults;
 pub use readme::{run_readme, write_readme};
 pub use speeds::{KeptGate, SortedRows, row_refusals, sorted_rows};
 

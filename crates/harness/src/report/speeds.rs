@@ -206,11 +206,7 @@ fn speeds(rows: &[Row], qualities: &[Kept]) -> String {
             own.iter().find(|row| row.test == *test).map_or(String::new(), |row| speed(row))
         });
         let first = own.iter().min_by_key(|row| row.position).expect("an engine has rows");
-        let gate = match (first.gate_passed, first.gate_rule) {
-            (Some(true), Some(Rule::F32Settles)) => "passed, not as written (f32 settles)",
-            (Some(true), _) => "passed",
-            _ => "another engine",
-        };
+        let gate = gate_words(first);
         let fewer = first.gate_rows.filter(|&rows| rows < ROWS && first.gate_passed == Some(true));
         let fewer = fewer.map_or(String::new(), |rows| format!(", {rows} of {ROWS} logits rows"));
         let quality = quality_of(first, qualities).map(quality_cell).unwrap_or_default();
@@ -229,6 +225,15 @@ fn speeds(rows: &[Row], qualities: &[Kept]) -> String {
     scopes.dedup();
     let _ = write!(text, "\nScope: {}.\n\n", cell(&scopes.join("; ")));
     text
+}
+
+/// What a row's gate said, in words.
+pub(super) fn gate_words(row: &Row) -> &'static str {
+    match (row.gate_passed, row.gate_rule) {
+        (Some(true), Some(Rule::F32Settles)) => "passed, not as written (f32 settles)",
+        (Some(true), _) => "passed",
+        _ => "another engine",
+    }
 }
 
 pub(super) fn engine_key(row: &Row) -> [&str; 4] {
