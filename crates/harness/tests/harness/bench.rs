@@ -1,27 +1,24 @@
 //! The stopwatch: gated, and complete.
 
 use crate::{environment, load, pack, prompts, record, reference_dir};
-use monolith_harness::bench::{Bench, BenchOptions, Gate, Output, Row, rendered, run};
+use monolith_harness::bench::{Bench, BenchOptions, Gate, Output, Roofline, Row, rendered, run};
 use monolith_harness::environment::{Probe, Target};
 use monolith_harness::gate::GateRecord;
-use monolith_harness::predict::Calibration;
+use monolith_harness::predict::{Calibration, Predictor};
 use monolith_harness::runs::RunFolder;
 use monolith_harness::{HarnessError, Progress};
 use std::path::Path;
 
 pub fn options() -> BenchOptions {
-    let calibration = Calibration {
-        bandwidth_gb_s: 100.0,
-        hand_off_us: 0.1,
-        compute_us: 1.0,
-        argmax_us: 0.1,
-        source: "a test".into(),
-    };
+    // The CPU has no model of its own: any will do to see what a row records.
+    let predictor = Predictor::new(Calibration::shipped(), "h200").expect("a known GPU");
+    let roofline = Roofline { bandwidth_gb_s: 100.0, source: "a test".into() };
     BenchOptions {
         runs: 3,
         steps: vec![64],
         depths: vec![16, 512, 1024],
-        calibration: Some(calibration),
+        roofline: Some(roofline),
+        predictor: Some(predictor),
         ..BenchOptions::default()
     }
 }
@@ -148,14 +145,31 @@ fn a_gated_engine_is_measured() {
         let gb_s = row.bytes_per_token.unwrap() * middle / 1e9;
         assert_eq!(row.gb_s, Some(gb_s));
         assert_eq!(row.roofline_share, Some(gb_s / 100.0));
-        assert!(row.predicted_tok_s.unwrap() > 0.0);
+        let predicted = row.predicted_tok_s.unwrap();
+        assert_eq!(row.prediction_error, Some(predicted / middle - 1.0));
+        assert!((parts(row).iter().sum::<f64>() * predicted - 1e6).abs() < 1e-3, "{row:?}");
     }
+    let table = rendered(&rows, Output::Md);
+    assert!(table.contains("parts of the prediction") && table.contains("another GPU"), "{table}");
     let header = pack().header().bytes_per_token as f64;
     let kv = pack().header().kv_bytes_per_position as f64;
     assert_eq!(rows[1].bytes_per_token, Some(header + kv * (16.0 + 31.5)));
     folder.add_rows(&rows).unwrap();
     assert_eq!(folder.rows().unwrap(), rows);
     every_output_names_the_speed(&rows);
+}
+
+/// The parts of a row's prediction, us.
+fn parts(row: &Row) -> [f64; 6] {
+    [
+        row.predicted_weights_us,
+        row.predicted_hand_offs_us,
+        row.predicted_compute_us,
+        row.predicted_head_us,
+        row.predicted_argmax_us,
+        row.predicted_launch_us,
+    ]
+    .map(Option::unwrap)
 }
 
 /// Fields that a row must have, whatever else it has.
