@@ -1,7 +1,7 @@
 //! Predictions beside measured rows, and predictions for GPUs that nobody here has measured.
 
 use crate::HarnessError;
-use crate::bench::{Row, signed_percent};
+use crate::bench::{Row, Test, signed_percent};
 use crate::markdown::cell;
 use crate::predict::{
     Calibration, GPUS, Gpu, Measured, Observation, Origin, Parts, PredictError, Predictor, fitted,
@@ -189,32 +189,38 @@ pub struct Forecast<'a> {
 /// No kernel runs the model, or the calibration has no figure for a format.
 pub fn forecast(predictor: &Predictor, of: &Forecast) -> Result<String, PredictError> {
     let gpu = predictor.gpu;
+    // A bandwidth that somebody else measured stands beside the data sheet's.
     let nominal = predictor.clone().with_bandwidth(gpu.nominal_gb_s);
+    let nominal = Some(nominal).filter(Predictor::is_scaled);
+    let (head, rule) = match nominal {
+        Some(_) => (format!(" tok/s at {:.0} GB/s |", gpu.nominal_gb_s), "--:|"),
+        None => (String::new(), ""),
+    };
     let mut text = format!(
         "us a token, and its parts; predicted, not measured\n\n\
          | format | model | test | tok/s | us | weights | hand-offs | compute | head | argmax \
-         | launch | tok/s at {:.0} GB/s |\n|---|---|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|\n",
-        gpu.nominal_gb_s
+         | launch |{head}\n|---|---|---|--:|--:|--:|--:|--:|--:|--:|--:|{rule}\n"
     );
-    for formats in of.formats {
-        for &depth in of.depths {
-            let parts = |predictor: &Predictor| -> Result<Parts, PredictError> {
-                let work = predictor.work(of.config, *formats)?;
-                predicted(&work, depth, of.steps, predictor.parameters())
-            };
-            let own = parts(predictor)?;
-            let _ = writeln!(
-                text,
-                "| {} | {} | tg{} @ d{depth} | {:.0} | {:.1} | {} | {:.0} |",
-                cell(&formats.name()),
-                cell(of.model),
-                of.steps,
-                own.tok_s(),
-                own.step_us(),
-                cells(&own),
-                parts(&nominal)?.tok_s()
-            );
-        }
+    for (formats, depth) in
+        of.formats.iter().flat_map(|formats| of.depths.iter().map(move |depth| (formats, *depth)))
+    {
+        let parts = |predictor: &Predictor| -> Result<Parts, PredictError> {
+            let work = predictor.work(of.config, *formats)?;
+            predicted(&work, depth, of.steps, predictor.parameters())
+        };
+        let own = parts(predictor)?;
+        let nominal = nominal.as_ref().map(parts).transpose()?;
+        let nominal = nominal.map_or(String::new(), |parts| format!(" {:.0} |", parts.tok_s()));
+        let test = Test::Depth { depth, steps: of.steps }.name();
+        let _ = writeln!(
+            text,
+            "| {} | {} | {test} | {:.0} | {:.1} | {} |{nominal}",
+            cell(&formats.name()),
+            cell(of.model),
+            own.tok_s(),
+            own.step_us(),
+            cells(&own),
+        );
     }
     Ok(text + "\n" + &basis(predictor))
 }

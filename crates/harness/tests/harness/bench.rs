@@ -1,12 +1,16 @@
 //! The stopwatch: gated, and complete.
 
 use crate::{environment, load, pack, prompts, record, reference_dir};
-use monolith_harness::bench::{Bench, BenchOptions, Gate, Output, Roofline, Row, rendered, run};
+use monolith_harness::bench::{
+    Bench, BenchOptions, Facts, Gate, Output, Roofline, Row, Test, rendered, row, run,
+};
 use monolith_harness::environment::{Probe, Target};
 use monolith_harness::gate::GateRecord;
 use monolith_harness::predict::{Calibration, Predictor};
 use monolith_harness::runs::RunFolder;
 use monolith_harness::{HarnessError, Progress};
+use monolith_model::synth;
+use monolith_pack::Formats;
 use std::path::Path;
 
 pub fn options() -> BenchOptions {
@@ -145,18 +149,57 @@ fn a_gated_engine_is_measured() {
         let gb_s = row.bytes_per_token.unwrap() * middle / 1e9;
         assert_eq!(row.gb_s, Some(gb_s));
         assert_eq!(row.roofline_share, Some(gb_s / 100.0));
-        let predicted = row.predicted_tok_s.unwrap();
-        assert_eq!(row.prediction_error, Some(predicted / middle - 1.0));
-        assert!((parts(row).iter().sum::<f64>() * predicted - 1e6).abs() < 1e-3, "{row:?}");
+        // No kernel runs the fixture's shape.
+        assert_eq!((row.predicted_tok_s, &row.prediction), (None, &None));
     }
-    let table = rendered(&rows, Output::Md);
-    assert!(table.contains("parts of the prediction") && table.contains("another GPU"), "{table}");
     let header = pack().header().bytes_per_token as f64;
     let kv = pack().header().kv_bytes_per_position as f64;
     assert_eq!(rows[1].bytes_per_token, Some(header + kv * (16.0 + 31.5)));
     folder.add_rows(&rows).unwrap();
     assert_eq!(folder.rows().unwrap(), rows);
     every_output_names_the_speed(&rows);
+}
+
+/// A row has its prediction, the error and every part, and every output has them.
+#[test]
+fn a_prediction_stands_beside_its_row() {
+    let predictor = options().predictor.unwrap();
+    let config = synth::shape("qwen3-0.6b").unwrap();
+    let prediction = predictor.predict(&config, Formats::BF16, 16, 256).unwrap();
+    let (environment, subject) = (environment(), record().subject);
+    let row = row(&Facts {
+        subject: &subject,
+        model: "a model",
+        environment: &environment,
+        test: Test::Depth { depth: 16, steps: 256 },
+        seconds: &[0.1, 0.2, 0.3],
+        launches_per_token: None,
+        bytes_per_token: None,
+        roofline: None,
+        prediction: Some(prediction.clone()),
+        gate: None,
+        prompt_ids_sha256: "",
+        tokens_sha256: "",
+        context: 4096,
+        clock: "a clock",
+        telemetry: None,
+    });
+    let predicted = row.predicted_tok_s.unwrap();
+    assert_eq!(Some(predicted), prediction.parts.map(|parts| parts.tok_s()));
+    assert_eq!(row.prediction_error, Some(predicted / (256.0 / 0.2) - 1.0));
+    assert!((parts(&row).iter().sum::<f64>() * predicted - 1e6).abs() < 1e-3, "{row:?}");
+    let read: Row = serde_json::from_str(&serde_json::to_string(&row).unwrap()).unwrap();
+    assert_eq!(read, row);
+    let rows = [row];
+    let table = rendered(&rows, Output::Md);
+    for part in ["parts of the prediction", "| hand-offs |", "another GPU (NVIDIA H200"] {
+        assert!(table.contains(part), "{part}: {table}");
+    }
+    for output in [Output::Csv, Output::Sql, Output::Jsonl] {
+        let text = rendered(&rows, output);
+        assert!(text.contains("predicted_hand_offs_us"), "{text}");
+    }
+    sql_types_are_those_of_the_values(&rows);
 }
 
 /// The parts of a row's prediction, us.
@@ -219,7 +262,7 @@ fn sql_types_are_those_of_the_values(rows: &[Row]) {
     let text = rendered(rows, Output::Sql);
     let (table, inserts) = text.split_once("\n);\n").expect("a table, then rows");
     assert_eq!(inserts.matches("INSERT INTO monolith_bench (").count(), rows.len());
-    let row = serde_json::to_value(&rows[1]).unwrap();
+    let row = serde_json::to_value(rows.last()).unwrap();
     let mut columns = 0;
     for line in table.lines().skip(1) {
         let (name, declared) = line.trim().trim_end_matches(',').split_once(' ').unwrap();

@@ -159,8 +159,5 @@ fn no_run(run: &Path) -> Exit {
 }
 
 fn exit(error: PredictError) -> Exit {
-    match error {
-        PredictError::UnknownGpu { .. } | PredictError::Kernel(_) => Exit::new(Code::Usage, error),
-        _ => exit_of(HarnessError::Predict(error)),
-    }
+    exit_of(HarnessError::Predict(error))
 }
