@@ -12,7 +12,7 @@ mod sql;
 pub use output::{Output, rendered};
 pub(crate) use output::{percent, predictions, signed_percent};
 pub(crate) use row::median;
-pub use row::{Facts, PassedGate, Roofline, Row, SCHEMA_VERSION, Test, row};
+pub use row::{Facts, PassedGate, Predicted, Roofline, Row, SCHEMA_VERSION, Test, row};
 
 use crate::adapters::{Contender, Description, Monolith};
 use crate::environment::{Energy, Environment, Probe, Telemetry};
@@ -24,6 +24,7 @@ use crate::subject::Ours;
 use crate::{HarnessError, Progress, fill};
 use measure::{Measured, measure};
 use monolith_engine::{Engine, HOST_CLOCK};
+use monolith_kernels::Variant;
 use monolith_pack::Pack;
 use std::path::Path;
 use std::time::Instant;
@@ -171,6 +172,8 @@ fn row_of(
 fn prediction(bench: &Bench, options: &BenchOptions, test: Test) -> Option<Prediction> {
     let (first, steps) = test.decoded(bench.prompts)?;
     let (config, formats) = (bench.pack.config(), bench.pack.header().formats);
+    // The numbers are of the kernel that is the formats' default.
+    Variant::of_formats(formats.map()).filter(|row| row.name == bench.engine.info().variant)?;
     options.predictor.as_ref()?.predict(config, formats, first.round() as usize, steps).ok()
 }
 

@@ -72,7 +72,7 @@ fn markdown(rows: &[Row]) -> String {
             number(row.gb_s, 1),
             percent(row.roofline_share),
             number(row.predicted_tok_s, 0),
-            signed_percent(row.prediction_error),
+            signed_percent(row.predicted.prediction_error),
         ];
         let cells = cells.map(|text| markdown::cell(&text)).join(" | ");
         // The gate's cell is our own Markdown.
@@ -84,7 +84,7 @@ fn markdown(rows: &[Row]) -> String {
 
 /// Renders what was predicted for each row, part by part; empty if nothing was.
 pub(crate) fn predictions(rows: &[Row]) -> String {
-    let shown = rows.iter().filter(|row| row.prediction_error.is_some());
+    let shown = rows.iter().filter(|row| row.predicted.prediction_error.is_some());
     let lines: String = shown.clone().map(prediction_line).collect();
     let mut bases: Vec<String> = Vec::new();
     for row in shown {
@@ -119,13 +119,13 @@ fn prediction_line(row: &Row) -> String {
         row.test.clone(),
         of_speed(row.tok_s_median),
         of_speed(row.predicted_tok_s),
-        signed_percent(row.prediction_error),
-        us(row.predicted_weights_us),
-        us(row.predicted_hand_offs_us),
-        us(row.predicted_compute_us),
-        us(row.predicted_head_us),
-        us(row.predicted_argmax_us),
-        us(row.predicted_launch_us),
+        signed_percent(row.predicted.prediction_error),
+        us(row.predicted.predicted_weights_us),
+        us(row.predicted.predicted_hand_offs_us),
+        us(row.predicted.predicted_compute_us),
+        us(row.predicted.predicted_head_us),
+        us(row.predicted.predicted_argmax_us),
+        us(row.predicted.predicted_launch_us),
     ];
     format!("| {} |\n", cells.map(|text| markdown::cell(&text)).join(" | "))
 }

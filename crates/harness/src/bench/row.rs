@@ -89,6 +89,48 @@ pub struct Roofline {
     pub source: String,
 }
 
+/// A prediction's error and its parts, us of a token. Not in rows before version 3.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Predicted {
+    /// How much longer a token took than predicted, as a share of the prediction.
+    #[serde(default)]
+    pub prediction_error: Option<f64>,
+    /// What the layers' weights take longer than their hand-offs and compute.
+    #[serde(default)]
+    pub predicted_weights_us: Option<f64>,
+    /// The layers' hand-offs.
+    #[serde(default)]
+    pub predicted_hand_offs_us: Option<f64>,
+    /// The layers' compute.
+    #[serde(default)]
+    pub predicted_compute_us: Option<f64>,
+    /// The LM head.
+    #[serde(default)]
+    pub predicted_head_us: Option<f64>,
+    /// The argmax.
+    #[serde(default)]
+    pub predicted_argmax_us: Option<f64>,
+    /// The launch, and the embedding.
+    #[serde(default)]
+    pub predicted_launch_us: Option<f64>,
+}
+
+impl Predicted {
+    /// The parts and the error of a prediction for a test that made `tok_s`.
+    fn of(parts: Option<Parts>, tok_s: f64) -> Predicted {
+        let Some(parts) = parts else { return Predicted::default() };
+        Predicted {
+            prediction_error: Some(parts.tok_s() / tok_s - 1.0),
+            predicted_weights_us: Some(parts.weights_us),
+            predicted_hand_offs_us: Some(parts.hand_offs_us),
+            predicted_compute_us: Some(parts.compute_us),
+            predicted_head_us: Some(parts.head_us),
+            predicted_argmax_us: Some(parts.argmax_us),
+            predicted_launch_us: Some(parts.launch_us),
+        }
+    }
+}
+
 /// One test of one engine. Field names are llama-bench's where it has one. Unknown fields are null.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Row {
@@ -163,28 +205,9 @@ pub struct Row {
     /// The prediction. (In rows before version 3: the time to read the bytes, and nothing else.)
     #[serde(default)]
     pub predicted_tok_s: Option<f64>,
-    /// How much longer a token took than predicted, as a share of the prediction. (This and the
-    /// parts: not in rows before version 3.)
-    #[serde(default)]
-    pub prediction_error: Option<f64>,
-    /// Predicted us of a token: what the layers' weights take longer than hand-offs and compute.
-    #[serde(default)]
-    pub predicted_weights_us: Option<f64>,
-    /// The layers' hand-offs.
-    #[serde(default)]
-    pub predicted_hand_offs_us: Option<f64>,
-    /// The layers' compute.
-    #[serde(default)]
-    pub predicted_compute_us: Option<f64>,
-    /// The LM head.
-    #[serde(default)]
-    pub predicted_head_us: Option<f64>,
-    /// The argmax.
-    #[serde(default)]
-    pub predicted_argmax_us: Option<f64>,
-    /// The launch, and the embedding.
-    #[serde(default)]
-    pub predicted_launch_us: Option<f64>,
+    /// The prediction's error and parts.
+    #[serde(flatten)]
+    pub predicted: Predicted,
     /// What was counted for the prediction, and what it is based on.
     #[serde(default)]
     pub prediction: Option<Prediction>,
@@ -316,7 +339,6 @@ pub fn row(facts: &Facts) -> Row {
     let gb_s = facts.bytes_per_token.map(|bytes| bytes * middle / 1e9);
     let roofline = facts.roofline.clone();
     let parts = facts.prediction.as_ref().and_then(|prediction| prediction.parts);
-    let part = |of: fn(&Parts) -> f64| parts.as_ref().map(of);
     let depth = facts.test.depth();
     Row {
         schema_version: SCHEMA_VERSION,
@@ -346,14 +368,8 @@ pub fn row(facts: &Facts) -> Row {
         gb_s,
         roofline_share: gb_s.zip(roofline.as_ref()).map(|(gb_s, of)| gb_s / of.bandwidth_gb_s),
         roofline,
-        predicted_tok_s: part(Parts::tok_s),
-        prediction_error: part(Parts::tok_s).map(|predicted| predicted / middle - 1.0),
-        predicted_weights_us: part(|parts| parts.weights_us),
-        predicted_hand_offs_us: part(|parts| parts.hand_offs_us),
-        predicted_compute_us: part(|parts| parts.compute_us),
-        predicted_head_us: part(|parts| parts.head_us),
-        predicted_argmax_us: part(|parts| parts.argmax_us),
-        predicted_launch_us: part(|parts| parts.launch_us),
+        predicted_tok_s: parts.as_ref().map(Parts::tok_s),
+        predicted: Predicted::of(parts, middle),
         prediction: facts.prediction.clone(),
         gate_passed: Some(facts.gate.is_some()),
         gate_sha256: facts.gate.map(|gate| gate.sha256.into()),

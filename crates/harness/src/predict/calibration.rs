@@ -110,9 +110,9 @@ impl Calibration {
 
 impl Parameters {
     /// The numbers for another GPU, by the two that are known of it. Its bandwidth is its own.
-    /// Hand-offs, compute and argmax take as many clocks; a stream loads the hand-offs by its share of
-    /// the bandwidth. Attention's loads, whose time is memory's latency, and the launch take the same
-    /// time. The LM head is read at the GPU's bandwidth, unless its arithmetic is slower.
+    /// Hand-offs, compute and argmax take as many clocks; a stream loads the hand-offs by its share
+    /// of the bandwidth. Attention's loads, whose time is memory's latency, and the launch take the
+    /// same time. The LM head is read at the GPU's bandwidth, unless its arithmetic is slower.
     #[must_use]
     pub fn scaled(&self, from: &Gpu, to: &Gpu) -> Parameters {
         let time = from.clock_mhz / to.clock_mhz;

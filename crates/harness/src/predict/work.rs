@@ -146,7 +146,7 @@ impl Work {
 /// A layer's hand-offs: to attention, to gate and up, to down, to the next layer.
 const HAND_OFFS: usize = 4;
 
-/// Fragments of the busiest warp in a layer: of its block's tiles, those of its part of the columns.
+/// Fragments of the busiest warp in a layer: its part of the columns of its block's tiles.
 fn fragments(step: &Step, format: WeightFormat, blocks: usize) -> usize {
     let Step { dims, sizes, tuning } = step;
     let of_tile = |columns: usize| {

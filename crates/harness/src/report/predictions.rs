@@ -8,6 +8,7 @@ use crate::predict::{
     predicted,
 };
 use crate::runs::RunFolder;
+use monolith_kernels::Variant;
 use monolith_model::{Config, synth};
 use monolith_pack::Formats;
 use std::fmt::Write;
@@ -39,13 +40,14 @@ impl Compared {
     }
 }
 
-/// Returns what a row measured, as the fit takes it; `None` if it decodes nothing, or if its model's
-/// shape or its formats are not known.
+/// Returns what a row measured, as the fit takes it; `None` if it decodes nothing, if its
+/// kernel is not its formats' default, or if its model's shape is not known.
 ///
 /// Rows do not state the shape: the bytes of a layer and of the head tell it.
 fn observation(row: &Row, predictor: &Predictor) -> Option<Observation> {
     let counted = row.prediction.as_ref()?;
     let formats = Formats::from_name(&row.format)?;
+    Variant::of_formats(formats.map()).filter(|own| own.name == row.variant)?;
     let configs = SHAPES.iter().filter_map(|name| synth::shape(name));
     let work = configs.filter_map(|config| predictor.work(&config, formats).ok()).find(|work| {
         (work.layers, work.layer_bytes, work.head_bytes)
@@ -239,10 +241,10 @@ fn basis(predictor: &Predictor) -> String {
     );
     text += &if predictor.is_scaled() {
         format!(
-            "Hand-offs, compute and argmax are the {own}'s of {run}, in as many clocks; a stream of \
-             weights slows hand-offs by its share of the bandwidth; attention's loads and the launch \
-             take as long as there. How far another GPU's hand-offs and arithmetic differ, nobody \
-             here has measured.\n"
+            "Hand-offs, compute and argmax are the {own}'s of {run}, in as many clocks; a \
+             stream of weights slows hand-offs by its share of the bandwidth; attention's loads \
+             and the launch take as long as there. How far another GPU's hand-offs and arithmetic \
+             differ, nobody here has measured.\n"
         )
     } else {
         format!("Its numbers were fitted to {run}.\n")

@@ -186,7 +186,7 @@ fn a_prediction_stands_beside_its_row() {
     });
     let predicted = row.predicted_tok_s.unwrap();
     assert_eq!(Some(predicted), prediction.parts.map(|parts| parts.tok_s()));
-    assert_eq!(row.prediction_error, Some(predicted / (256.0 / 0.2) - 1.0));
+    assert_eq!(row.predicted.prediction_error, Some(predicted / (256.0 / 0.2) - 1.0));
     assert!((parts(&row).iter().sum::<f64>() * predicted - 1e6).abs() < 1e-3, "{row:?}");
     let read: Row = serde_json::from_str(&serde_json::to_string(&row).unwrap()).unwrap();
     assert_eq!(read, row);
@@ -205,12 +205,12 @@ fn a_prediction_stands_beside_its_row() {
 /// The parts of a row's prediction, us.
 fn parts(row: &Row) -> [f64; 6] {
     [
-        row.predicted_weights_us,
-        row.predicted_hand_offs_us,
-        row.predicted_compute_us,
-        row.predicted_head_us,
-        row.predicted_argmax_us,
-        row.predicted_launch_us,
+        row.predicted.predicted_weights_us,
+        row.predicted.predicted_hand_offs_us,
+        row.predicted.predicted_compute_us,
+        row.predicted.predicted_head_us,
+        row.predicted.predicted_argmax_us,
+        row.predicted.predicted_launch_us,
     ]
     .map(Option::unwrap)
 }

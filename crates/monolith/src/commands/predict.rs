@@ -71,7 +71,8 @@ const EXAMPLES: &str = "Examples:
 
 A step is layers x max(bytes / bandwidth, hand-offs x time of one + compute) + head + argmax +
 launch. A hand-off's time depends on the stream of weights beside it, which follows from the result.
-The numbers were fitted to a run on one GPU; for another GPU they are scaled, and the table says so.";
+The numbers were fitted to a run on one GPU. For another GPU they are scaled, and the table says
+so.";
 
 /// Prints a prediction, or compares a run with it.
 ///

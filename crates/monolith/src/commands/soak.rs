@@ -14,7 +14,7 @@ use std::fmt::Write;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Decode many tokens in one process: the same texts must come each time, and memory must not grow
+/// Decode many tokens in one process: texts must come out the same, and memory must not grow
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
@@ -49,9 +49,10 @@ const EXAMPLES: &str = "Examples:
   monolith soak -m data/tiny --limit 300 -o soak.json
   monolith soak -m data/tiny --engine cpu -n 2000 --steps 64
 
-A text is the greedy tokens after one of the prompts. Each time it must be the same, and neither this
-process nor the GPU may use more memory at the end than after the first text. The pace of the first
-and the last pass over all texts is shown, and not judged. If a check fails, the code is 1.";
+A text is the greedy tokens after one of the prompts. Each time it must be the same, and neither
+this process nor the GPU may use much more memory at the end than after the first text. The pace of
+the first and the last pass over all texts is shown, and not judged. If a check fails, the code is
+1.";
 
 /// Decodes the texts and prints what was seen.
 ///
@@ -101,7 +102,8 @@ pub fn run(args: &Args) -> Result<(), Exit> {
 fn summary(record: &SoakRecord) -> String {
     let SoakRecord { tokens, asked, texts, prompts, seconds, pace, .. } = record;
     let mut text = format!(
-        "{} on {}: {tokens} of {asked} tokens in {seconds:.1} s, {texts} texts of {prompts} prompts\n",
+        "{} on {}: {tokens} of {asked} tokens in {seconds:.1} s, {texts} texts of {prompts} \
+         prompts\n",
         record.subject.variant, record.subject.gpu
     );
     if !record.complete {

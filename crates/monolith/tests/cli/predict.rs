@@ -8,7 +8,7 @@ fn run() -> String {
     root("results/2026-11-30-h200-05")
 }
 
-/// The errors of a comparison's rows, in percent: those that the numbers were fitted to, and others.
+/// The errors of a comparison's rows, in percent: of those fitted to, and of the others.
 fn errors(table: &str) -> (Vec<f64>, Vec<f64>) {
     let (mut fitted, mut held_out) = (Vec::new(), Vec::new());
     for line in table.lines().filter(|line| line.contains("| tg256 @")) {

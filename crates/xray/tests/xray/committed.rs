@@ -45,10 +45,10 @@ fn after_the_producer_began(trace: &Trace) -> Vec<i64> {
 /// A value cannot be seen before its block begins to sum it up. Each block's clock is aligned on
 /// its own, so a wrong alignment would fail this test.
 ///
-/// Only a wait whose last value was late names its producer: how many do depends on the step, and is
-/// at least one a block and layer, since a layer is a chain in which somebody is always waited for.
-/// (In the four traces of 2026-11-30-h200-05 nearly all waits of down for gate and up are late, 3,468
-/// to 3,560 of 3,584.) The others are the next test's.
+/// Only a wait whose last value was late names its producer: how many do depends on the step, and
+/// is at least one a block and layer, since a layer is a chain in which somebody is always waited
+/// for. (In the four traces of 2026-11-30-h200-05 nearly all waits of down for gate and up are late,
+/// 3,468 to 3,560 of 3,584.) The others are the next test's.
 #[test]
 fn no_wait_ends_before_its_producer_begins_to_sum() {
     let traces = committed();
@@ -68,11 +68,12 @@ fn no_wait_ends_before_its_producer_begins_to_sum() {
 const FIRST_LOOK_NS: i64 = 350;
 
 /// A wait without a producer found all its values at the first look: the last of them was published
-/// before it began, or shortly after. If names were lost in recording, late values would be among them.
+/// before it began, or shortly after. If names were lost in recording, late values would be among
+/// them.
 ///
 /// Some are: the name of a block's last value is one word, and a warp that is already at the next
-/// gather overwrites it before the block's epilogue has kept it (2% of these waits, 56 of 2,816, in FP8
-/// at 16 of 2026-11-30-h200-05, and 1 in 3,506 at 2,048).
+/// gather overwrites it before the block's epilogue has kept it (2% of these waits, 56 of 2,816, in
+/// FP8 at 16 of 2026-11-30-h200-05, and 1 in 3,506 at 2,048).
 #[test]
 fn a_wait_without_a_producer_had_its_values_at_the_first_look() {
     let mut checked = 0;
