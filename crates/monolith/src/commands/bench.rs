@@ -101,8 +101,7 @@ pub struct RooflineArgs {
     /// How the bandwidth was measured, in words
     #[arg(long, value_name = "TEXT", requires = "bandwidth_gb_s")]
     pub bandwidth_source: Option<String>,
-    /// Predict by the numbers in this file, which `monolith predict --calibrate` wrote [default:
-    /// those of this build]
+    /// Predict by the numbers in this file, as `predict` writes it [default: those of this build]
     #[arg(long, value_name = "FILE")]
     pub calibration: Option<PathBuf>,
 }
