@@ -178,7 +178,7 @@ fn the_bits_are_the_same_over_the_wrap_of_the_epoch() {
             let place = format!("{}, after step {epoch_before}", formats.name());
             (place, load_as(&weights, formats, &options))
         });
-        promises::the_bits_are_the_same(200, engines.into_iter());
+        promises::the_bits_are_the_same(200, engines);
     }
 }
 
