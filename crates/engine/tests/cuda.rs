@@ -167,8 +167,8 @@ fn bits_depend_on_nothing(formats: Formats) {
 /// Steps of a turn: a unit of the exchange holds 16 bits of its step's number.
 const TURN: u32 = 1 << 16;
 
-/// An engine whose steps' numbers pass the end of 16 bits after a few steps, in the first turn, in the
-/// second, and with delays, against one that begins at the first number.
+/// An engine whose steps' numbers pass the end of 16 bits after a few steps, in the first turn, in
+/// the second, and with delays, against one that begins at the first number.
 fn the_bits_are_the_same_over_the_wrap_of_the_epoch() {
     for formats in [Formats::BF16, Formats::FP8] {
         let weights = random(&config(), 59);

@@ -19,8 +19,8 @@ pub const SCHEMA_VERSION: u32 = 1;
 /// How much this process may grow after the first text, in bytes: far less than 1 KB a token of a
 /// soak of 100,000.
 const HOST_GROWTH_MAX: u64 = 32 << 20;
-/// How much the GPU's used memory may grow. Memory is granted in pieces of 2 MiB, and other programs
-/// may use the GPU a little.
+/// How much the GPU's used memory may grow. Memory is granted in pieces of 2 MiB, and other
+/// programs may use the GPU a little.
 const GPU_GROWTH_MAX: u64 = 16 << 20;
 
 /// How long to soak.

@@ -40,8 +40,8 @@ impl HandOff {
         })
     }
 
-    /// The same curve on a GPU with another bandwidth and clock: a stream takes the same share of the
-    /// bandwidth, and a time the same number of clocks.
+    /// The same curve on a GPU with another bandwidth and clock: a stream takes the same share of
+    /// the bandwidth, and a time the same number of clocks.
     #[must_use]
     pub fn scaled(&self, bandwidth: f64, time: f64) -> HandOff {
         HandOff(self.0.iter().map(|(load, ns)| (load * bandwidth, ns * time)).collect())

@@ -5,11 +5,11 @@
 //! layer = max(layer bytes / bandwidth, hand-offs x h(load) + compute)
 //! ```
 //!
-//! A layer's bytes include its KV cache. `h(load)` is the time of a hand-off while weights stream at
-//! that rate, and the rate follows from the result, layer bytes / layer: `model` solves that. `work`
-//! counts bytes, hand-offs and instructions' units from the model's shape and the kernel's row;
-//! `calibration` holds the numbers that were fitted to a named run, and `fit` fits them. How well
-//! they predict rows that they were not fitted to: `notes/prediction.md`.
+//! A layer's bytes include its KV cache. `h(load)` is the time of a hand-off while weights stream
+//! at that rate, and the rate follows from the result, layer bytes / layer: `model` solves that.
+//! `work` counts bytes, hand-offs and the busiest warp's work from the model's shape and the
+//! kernel's row; `calibration` holds the numbers that were fitted to a named run, and `fit` fits
+//! them. How well they predict rows that they were not fitted to: `notes/prediction.md`.
 
 mod calibration;
 mod fit;

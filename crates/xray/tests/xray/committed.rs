@@ -47,8 +47,8 @@ fn after_the_producer_began(trace: &Trace) -> Vec<i64> {
 ///
 /// Only a wait whose last value was late names its producer: how many do depends on the step, and
 /// is at least one a block and layer, since a layer is a chain in which somebody is always waited
-/// for. (In the four traces of 2026-11-30-h200-05 nearly all waits of down for gate and up are late,
-/// 3,468 to 3,560 of 3,584.) The others are the next test's.
+/// for. (In the four traces of 2026-11-30-h200-05 nearly all waits of down for gate and up are
+/// late, 3,468 to 3,560 of 3,584.) The others are the next test's.
 #[test]
 fn no_wait_ends_before_its_producer_begins_to_sum() {
     let traces = committed();
