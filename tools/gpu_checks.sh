@@ -11,8 +11,9 @@
 #   MODEL-FORMAT                            reference, gate and speeds: tiny-bf16, standin-fp8
 #   quality-MODEL-FORMAT                    a format's quality against bf16: quality-tiny-fp8
 #   xray-FORMAT                             X-rays of the stand-in
+#   soak-MODEL-FORMAT                       100,000 tokens in one process: soak-standin-fp8
 #   speeds                                  all steps but those of `checks`
-#   checks                                  quality, X-rays and sanitizers
+#   checks                                  quality, X-rays, soaks and sanitizers
 #
 # [speeds checks]. On a machine with a time limit per command, call `speeds` and `checks` separately,
 # with the same OUT and the same folder in WORK [WORK: a temporary folder]. Each command has a time
@@ -33,7 +34,7 @@ expand() {
       for model in $models; do
         for format in $formats; do [ "$format" = bf16 ] || echo "quality-$model-$format"; done
       done
-      echo xray-bf16 xray-fp8 sanitizer
+      echo xray-bf16 xray-fp8 soak-standin-bf16 soak-standin-fp8 sanitizer
       ;;
     *) echo "$1" ;;
   esac
@@ -127,6 +128,15 @@ xray() {
   done
 }
 
+# soak MODEL FORMAT: the same texts again and again, and their record. The time limit lets the record be
+# written before the step's own ends.
+soak() {
+  made "$1" || return
+  step 240 "soak-$1-$2" "$bin/monolith" soak -m "$(path_of "$1")" --format "$2" --engine cuda \
+    -n 100000 --limit 200 -o "$out/soak-$1-$2.json"
+  tail -n 7 "$out/soak-$1-$2.log"
+}
+
 # quality MODEL FORMAT: first the control, then the format against bf16.
 quality() {
   local model limit=()
@@ -180,6 +190,7 @@ for name in $steps; do
     references) references ;;
     sanitizer) sanitizer ;;
     xray-*) xray "${name#xray-}" ;;
+    soak-*-*) pair=${name#soak-} && soak "${pair%%-*}" "${pair#*-}" ;;
     quality-*-*) pair=${name#quality-} && quality "${pair%%-*}" "${pair#*-}" ;;
     tiny-* | standin-*) measured "${name%%-*}" "${name#*-}" ;;
     *) echo "no such step: $name" && failures=$((failures + 1)) ;;

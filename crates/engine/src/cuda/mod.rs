@@ -61,6 +61,8 @@ pub struct CudaOptions {
     pub injected: Option<Injected>,
     /// If not 0, the seed of pseudo-random delays, which are injected before some gathers.
     pub delay_seed: u32,
+    /// Number of the step before the first: a test begins close to where 16 bits of it end.
+    pub epoch_before: u32,
 }
 
 impl Default for CudaOptions {
@@ -74,6 +76,7 @@ impl Default for CudaOptions {
             timeout: Duration::from_secs(2),
             injected: None,
             delay_seed: 0,
+            epoch_before: 0,
         }
     }
 }
@@ -153,6 +156,7 @@ impl CudaEngine {
         let mut args = params::args(&pack, options, context)?;
         buffers.point(&stream, &mut args);
         args.fault = fault.device_address();
+        args.epoch = options.epoch_before;
         let launch = launch::strategy(variant.launch, gpu.kernels, &gpu.step, blocks);
         Ok(CudaEngine {
             info: EngineInfo {

@@ -2,7 +2,7 @@
 
 use super::quality::{quality_cell, quality_of};
 use crate::HarnessError;
-use crate::bench::Row;
+use crate::bench::{Row, predictions};
 use crate::environment::Environment;
 use crate::gate::{self, GateRecord, ROWS, Rule, refusals};
 use crate::markdown::cell;
@@ -146,6 +146,10 @@ pub(super) fn tables(sorted: &SortedRows, qualities: &[Kept]) -> String {
     let mut text = String::new();
     if !shown.is_empty() {
         text += &speeds(shown, qualities);
+        let predictions = predictions(shown);
+        if !predictions.is_empty() {
+            text += &(predictions + "\n");
+        }
     }
     if !hidden.is_empty() {
         text += "Measured but not shown, for want of a passed gate:\n\n";
