@@ -36,8 +36,9 @@ constexpr int GRID = ML_GRID;
 constexpr int FLIGHT = ML_FLIGHT;
 // Copies in flight while keys and values are loaded.
 constexpr int KV_FLIGHT = ML_KV_FLIGHT;
-// One more copy is in flight if the consumers have taken the stage of so many copies ago; 0: never.
-constexpr int LOW = ML_LOW;
+// One more copy is in flight if the consumers have taken the stage of so many copies
+// ago; 0: never.
+constexpr int LOW_WATER = ML_LOW_WATER;
 // Copies in flight in the LM head, which has no hand-off.
 constexpr int HEAD_FLIGHT = ML_HEAD_FLIGHT;
 // Stages of the ring.

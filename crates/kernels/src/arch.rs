@@ -32,15 +32,16 @@ const SM_90A: ArchRow = ArchRow {
     shared_bytes_max: 227 * 1024,
     has_e2m1: false,
     tuning: |variant| {
-        // FP8 waits for instructions, not for memory: with one copy fewer in flight its hand-offs are faster.
+        // FP8 waits for instructions, not for memory: with one copy fewer in flight, its hand-offs
+        // are faster.
         let is_narrow = variant.format.bits() <= 8;
         Tuning {
             consumer_warps: 16,
-            // 128 items of the O and down projections, 256 and 384 tiles of QKV and gate and up: all
-            // whole.
+            // 128 items of the O and down projections, 256 and 384 tiles of QKV and gate and up:
+            // all whole.
             grid: 128,
             flight: if is_narrow { 1 } else { 2 },
-            low: if is_narrow { 4 } else { 0 },
+            low_water: if is_narrow { 4 } else { 0 },
             head_flight: if is_narrow { 8 } else { 4 },
             stages: if is_narrow { 9 } else { 10 },
             ..plain()
@@ -71,7 +72,7 @@ const fn plain() -> Tuning {
         grid: 0,
         flight: 0,
         kv_flight: 4,
-        low: 0,
+        low_water: 0,
         head_flight: 0,
         stages: 0,
         stage_bytes: 16_384,

@@ -47,8 +47,9 @@ wire_inputs! {
         flight;
         /// Copies in flight while keys and values are loaded.
         kv_flight;
-        /// One more copy is in flight if the consumers have taken the stage of so many copies ago; 0: never.
-        low;
+        /// One more copy is in flight if the consumers have taken the stage of so many copies
+        /// ago; 0: never.
+        low_water;
         /// Copies in flight in the LM head, which has no hand-off.
         head_flight;
         /// Stages of the ring.
@@ -306,7 +307,7 @@ mod tests {
             grid: 128,
             flight: 2,
             kv_flight: 4,
-            low: 0,
+            low_water: 0,
             head_flight: 4,
             stages: 10,
             stage_bytes: 16_384,

@@ -135,7 +135,9 @@ struct PartialSums {
   u64 units[N];
 
   // Which of a lane's pairs a unit is of.
-  __device__ static __forceinline__ int pair(const Consumer& my, int at) { return at / From::SUMS * 32 + my.lane(); }
+  __device__ static __forceinline__ int pair(const Consumer& my, int at) {
+    return at / From::SUMS * 32 + my.lane();
+  }
 
   __device__ static __forceinline__ auto place(const Consumer& my) {
     return [&my](int at) { return From::place(W::pair_of(pair(my, at), my.warp()), at % From::SUMS); };
