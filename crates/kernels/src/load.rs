@@ -2,7 +2,7 @@
 
 use crate::cache::Cache;
 use crate::nvrtc::{LoadError, Nvrtc, Search};
-use crate::source::{KERNEL, Sources, options, sha256};
+use crate::source::{KERNEL, KERNELS, Sources, options, sha256};
 use crate::{Arch, CubinInfo, KernelError, Shape, Variant, embedded};
 use std::borrow::Cow;
 use std::path::PathBuf;
@@ -145,8 +145,8 @@ fn cubin(
     if info.capability != arch.capability() {
         return Err(KernelError::cubin(format!("it is for sm_{}, not {arch}", info.capability)));
     }
-    if info.kernel(KERNEL).is_none() {
-        return Err(KernelError::cubin(format!("it has no kernel {KERNEL}")));
+    if let Some(name) = KERNELS.iter().find(|name| info.kernel(name).is_none()) {
+        return Err(KernelError::cubin(format!("it has no kernel {name}")));
     }
     Ok(Cubin { bytes, info, origin, key, warnings: Vec::new() })
 }
