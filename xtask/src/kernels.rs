@@ -97,9 +97,9 @@ fn row(kernel: &Built, arch: Arch, sass: &Sass) -> String {
 }
 
 /// The most bytes of local memory of a thread. With 200 KB of shared memory there is hardly any L1:
-/// a spilled register is a trip to L2 (notes/chain.md). Short texts have none in a headline build. In
-/// the kernel for long texts the counters of loops may lie there, and a recording build has a few
-/// more.
+/// a spilled register is a trip to L2 (notes/chain.md). The kernel for short texts has none in a
+/// headline build. In the one for long texts the counters of loops may lie there, and a recording
+/// build has a few more.
 fn frame_bytes_max(variant: &Variant, kernel: &str) -> u32 {
     match (kernel == KERNEL, variant.xray) {
         (true, false) => 0,
