@@ -112,8 +112,8 @@ impl Calibration {
 impl Parameters {
     /// The numbers for another GPU, by the two that are known of it. Its bandwidth is its own.
     /// Hand-offs, compute and argmax take as many clocks; a stream loads the hand-offs by its share
-    /// of the bandwidth. The launch takes the same time. The LM head is read at the GPU's bandwidth,
-    /// unless its arithmetic is slower.
+    /// of the bandwidth. The launch takes the same time. The LM head is read at the GPU's
+    /// bandwidth, unless its arithmetic is slower.
     #[must_use]
     pub fn scaled(&self, from: &Gpu, to: &Gpu) -> Parameters {
         let time = from.clock_mhz / to.clock_mhz;
