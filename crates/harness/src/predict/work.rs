@@ -4,7 +4,7 @@
 use super::PredictError;
 use monolith_abi::WeightFormat;
 use monolith_abi::formats::ProductPath;
-use monolith_abi::step::{Step, active_splits, tiles};
+use monolith_abi::step::{Step, tiles};
 use monolith_kernels::{Arch, Shape, Variant};
 use monolith_model::Config;
 use monolith_pack::{Formats, Section};
@@ -96,7 +96,7 @@ impl Work {
     /// The attention of the step at a position.
     pub fn attention(&self, position: usize) -> Attention {
         let Step { tuning, sizes, dims } = &self.step;
-        let shares = active_splits(position + 1, tuning.kv_chunk, sizes.splits, tuning.kv_local);
+        let shares = self.step.splits_at(position);
         let kv_bytes = (self.kv_bytes_per_position as usize * position) as f64;
         let row = 2 * dims.head_dim * CACHE_BYTES;
         let group_bytes = (shares * dims.kv_heads * sizes.kv_group * row) as f64;

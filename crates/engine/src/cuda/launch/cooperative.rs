@@ -5,7 +5,7 @@ use super::{Param, Strategy};
 use crate::EngineError;
 use cudarc::driver::{CudaStream, LaunchConfig, PushKernelArg};
 use monolith_abi::kernel::StepArgs;
-use monolith_abi::step::{Step, active_splits};
+use monolith_abi::step::Step;
 use std::sync::Arc;
 
 /// The strategy.
@@ -23,10 +23,8 @@ impl Strategy for Cooperative {
 
     unsafe fn launch(&self, stream: &Arc<CudaStream>, args: &StepArgs) -> Result<(), EngineError> {
         let param = Param(*args);
-        let Step { tuning, sizes, .. } = &self.step;
-        let positions = args.position as usize + 1;
-        let splits = active_splits(positions, tuning.kv_chunk, sizes.splits, tuning.kv_local);
-        let kernel = if splits == 1 { &self.kernels.local } else { &self.kernels.split };
+        let is_local = self.step.splits_at(args.position as usize) == 1;
+        let kernel = if is_local { &self.kernels.local } else { &self.kernels.split };
         let mut launch = stream.launch_builder(kernel);
         launch.arg(&param);
         // SAFETY: the parameter is the kernel's one parameter, its layout asserted on both sides;
