@@ -109,10 +109,22 @@ constexpr int RANKS = (HIDDEN + ITEM_TILES * TILE_ROWS - 1) / (ITEM_TILES * TILE
 constexpr int SPLITS = smaller(KV_SPLITS, RANKS);
 // Positions of a round of attention, two chunks: their keys, or their values, are a stage.
 constexpr int KV_ROUND = 2 * KV_CHUNK;
-// Positions whose scores shared memory holds.
-constexpr int KV_BATCH = 4 * KV_ROUND;
-// Warps that share a group's positions: each has a quarter of the dimensions.
-constexpr int QUARTERS = CONSUMER_WARPS * KV_GROUP / KV_ROUND;
+// Positions that a block attends to at a time: a group a warp. The ring holds their keys.
+constexpr int KV_BATCH = KV_ROUND * smaller(STAGES, CONSUMER_WARPS * KV_GROUP / KV_ROUND);
+// Partial results of attention: one a warp, and the newest position.
+constexpr int PARTIAL_RESULTS = CONSUMER_WARPS + 1;
+// Heads that the warps gather: the query heads of a KV head, its newest key and value.
+constexpr int GATHERED_HEADS = GROUP_HEADS + 2;
+// Warps for each, at most.
+constexpr int HEAD_WARPS_MOST = CONSUMER_WARPS / GATHERED_HEADS;
+// Warps that share such a head: 4, 2 or 1.
+constexpr int HEAD_WARPS = 1 + smaller(HEAD_WARPS_MOST / 2, 1) + 2 * smaller(HEAD_WARPS_MOST / 4, 1);
+// Columns of the queries as an operand: one a part.
+constexpr int QUERY_COLUMNS = PARTS * GROUP_HEADS;
+// Words of such a column: eight to spare, for the banks.
+constexpr int QUERY_WORDS = HEAD_DIM / 2 + 8;
+// Floats of a head's part of a partial result: 16 to spare, for the banks.
+constexpr int HEAD_OUTPUTS = HEAD_DIM + 16;
 // Slices of an item's columns in the O projection.
 constexpr int SLICES = CONSUMER_WARPS / ITEM_TILES;
 // Splits of the down projection's columns: a warp's part of them is 12 steps at most.
@@ -173,6 +185,8 @@ constexpr int PARTIAL_STRIDE = CONSUMER_WARPS + 4;
 // Words of a warp's activation: at most `steps_ahead` steps of eight words, and eight to
 // spare, in parts.
 constexpr int ACTIVATION_WORDS = PARTS * (8 * STEPS_AHEAD + 8);
+// Words of that or of a warp's partial result of attention.
+constexpr int WARP_WORDS = larger(ACTIVATION_WORDS, GROUP_HEADS * HEAD_OUTPUTS);
 
 // ---- who owns what
 
@@ -269,8 +283,8 @@ constexpr u32 LAYER_MATVECS = 4;
 struct Shared {
   // Stages of packed weights; written by bulk copies alone.
   alignas(128) u8 ring[shape::STAGES][shape::STAGE_BYTES];
-  // Each warp's own columns of the activation, in parts (mma/activation.cuh).
-  alignas(16) u32 x[shape::CONSUMER_WARPS][shape::ACTIVATION_WORDS];
+  // Each warp's own columns of the activation, in parts; in attention its partial result.
+  alignas(16) u32 x[shape::CONSUMER_WARPS][shape::WARP_WORDS];
   // Sums of each warp over its columns, for a round's rows; two rounds in turn.
   alignas(16) float partial[2][shape::ROUND_ROWS][shape::PARTIAL_STRIDE];
   // Norm: each warp's sum of squares, with the partial sums of a phase's first round.
@@ -281,14 +295,16 @@ struct Shared {
   alignas(16) u8 zeros[1024];
   // Attention: cosine and sine of the position's angles.
   alignas(16) float2 angles[shape::HEAD_PAIRS];
-  // Attention: scores of a batch's positions, in parts over the dimensions.
-  alignas(16) float scores[shape::GROUP_HEADS][shape::KV_BATCH][shape::QUARTERS];
-  // Attention: the newest position's scores.
-  alignas(16) float newest_scores[shape::GROUP_HEADS];
-  // Attention: its value, in bf16.
-  alignas(16) u32 newest_value[shape::HEAD_PAIRS];
-  // Attention: sums of squares of the queries, in parts over the dimensions.
-  alignas(16) float query_squares[shape::GROUP_HEADS][shape::QUARTERS];
+  // Attention: the queries as an operand, in parts.
+  alignas(16) u32 queries[shape::QUERY_COLUMNS][shape::QUERY_WORDS];
+  // Attention: the queries, the newest key and value: a pair and its partner side by side.
+  alignas(16) float heads[shape::GATHERED_HEADS][shape::HEAD_DIM];
+  // Attention: their sums of squares, in parts over the dimensions.
+  alignas(16) float head_squares[shape::GATHERED_HEADS][4];
+  // Attention: the largest score of each partial result.
+  alignas(16) float largest[shape::GROUP_HEADS][shape::PARTIAL_RESULTS];
+  // Attention: the sum of weights of each partial result.
+  alignas(16) float weights[shape::GROUP_HEADS][shape::PARTIAL_RESULTS];
   // Attention: the O projection's activation, a slice of its columns each.
   alignas(16) u32 outputs[shape::SLICES][shape::ACTIVATION_WORDS];
   // Attention: sums over the ranks' results.

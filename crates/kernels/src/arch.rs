@@ -43,7 +43,10 @@ const SM_90A: ArchRow = ArchRow {
             flight: if is_narrow { 1 } else { 2 },
             low_water: if is_narrow { 4 } else { 0 },
             head_flight: if is_narrow { 8 } else { 4 },
-            stages: if is_narrow { 9 } else { 10 },
+            stages: 11,
+            // Where all ranks attend to all positions, each loads all keys and values: in bf16 the
+            // weights leave less room for that.
+            kv_local: if is_narrow { 256 } else { 128 },
             ..plain()
         }
     },

@@ -80,7 +80,7 @@ wire_sizes! {
     /// units of 8 bytes), shared memory.
     Sizes of
         dims: Dims { hidden, intermediate, layers, heads, kv_heads, head_dim },
-        tuning: Tuning { consumer_warps, grid, kv_chunk, kv_splits, xray };
+        tuning: Tuning { consumer_warps, grid, stages, kv_chunk, kv_splits, xray };
     fixed {
         /// Rows of a tile.
         tile_rows = TILE_ROWS;
@@ -139,10 +139,22 @@ wire_sizes! {
         splits: int = smaller(kv_splits, ranks);
         /// Positions of a round of attention, two chunks: their keys, or their values, are a stage.
         kv_round: int = 2 * kv_chunk;
-        /// Positions whose scores shared memory holds.
-        kv_batch: int = 4 * kv_round;
-        /// Warps that share a group's positions: each has a quarter of the dimensions.
-        quarters: int = consumer_warps * kv_group / kv_round;
+        /// Positions that a block attends to at a time: a group a warp. The ring holds their keys.
+        kv_batch: int = kv_round * smaller(stages, consumer_warps * kv_group / kv_round);
+        /// Partial results of attention: one a warp, and the newest position.
+        partial_results: int = consumer_warps + 1;
+        /// Heads that the warps gather: the query heads of a KV head, its newest key and value.
+        gathered_heads: int = group_heads + 2;
+        /// Warps for each, at most.
+        head_warps_most: int = consumer_warps / gathered_heads;
+        /// Warps that share such a head: 4, 2 or 1.
+        head_warps: int = 1 + smaller(head_warps_most / 2, 1) + 2 * smaller(head_warps_most / 4, 1);
+        /// Columns of the queries as an operand: one a part.
+        query_columns: int = parts * group_heads;
+        /// Words of such a column: eight to spare, for the banks.
+        query_words: int = head_dim / 2 + 8;
+        /// Floats of a head's part of a partial result: 16 to spare, for the banks.
+        head_outputs: int = head_dim + 16;
         /// Slices of an item's columns in the O projection.
         slices: int = consumer_warps / item_tiles;
         /// Splits of the down projection's columns: a warp's part of them is 12 steps at most.
@@ -211,6 +223,8 @@ wire_sizes! {
         /// Words of a warp's activation: at most `steps_ahead` steps of eight words, and eight to
         /// spare, in parts.
         activation_words: int = parts * (8 * steps_ahead + 8);
+        /// Words of that or of a warp's partial result of attention.
+        warp_words: int = larger(activation_words, group_heads * head_outputs);
     }
 }
 

@@ -6,16 +6,18 @@
 // less. Beyond, chunks of positions go to the ranks round-robin as in flash-decoding (split-KV), and
 // the ranks exchange their results among themselves.
 //
-// Scores and sums of values are products of the tensor cores. Keys and values come through the ring, ahead of
-// the queries; the queries, and the weights of the positions, are B operands in two bf16 parts. One barrier of
-// the block lies between scores and weights, of up to KV_BATCH positions:
+// Within a block it is flash-decoding again: a warp has a group of GROUP positions. Scores and sums of values
+// are products of the tensor cores; keys and values come through the ring, ahead of the queries. The queries,
+// and the weights of the positions, are B operands of which each query head has a column a bf16 part. Two
+// barriers of the block divide three steps:
 //
-//   scores    a warp has the GROUP positions of its group and a quarter of the dimensions. It gathers that
-//             quarter of the queries and rotates it. The norm's factor is the same for a whole head: it is
-//             left to the readers of the scores, so that no warp waits for a head's sum of squares
-//   newest    its key and value are not in the cache yet: one warp computes its scores, another keeps its value
-//   outputs   every warp computes the softmax of its head, and the sums over all positions for a fragment of
-//             16 dimensions. The warps that share a slice of the O projection's columns exchange them
+//   heads     the warps share out the queries and the newest key and value, norm and rotate them, and put them
+//             into shared memory. A norm's factor is left to the readers, so that nobody waits for a head's sum
+//             of squares
+//   groups    every warp computes the scores of its group, their softmax, and the sums of the group's values: a
+//             partial result. The newest position, not in the cache yet, is a partial result, too
+//   outputs   every warp adds up the partial results for a fragment of 16 dimensions. The warps that share a
+//             slice of the O projection's columns exchange them
 #pragma once
 #include "../ptx/approximate.cuh"
 #include "../ptx/convert.cuh"
@@ -25,28 +27,54 @@
 namespace attention {
 
 constexpr int HEADS = shape::GROUP_HEADS;
-// Parts of a head's dimensions, as many as warps share a group: 8 pairs and their partners in the rotation.
-using shape::QUARTERS;
-constexpr int QUARTER_PAIRS = 8;
-constexpr int QUARTER_STEPS = 2;
-static_assert(QUARTERS * QUARTER_STEPS * QUARTER_PAIRS == HEAD_PAIRS, "whole quarters");
-static_assert(QUARTERS * GROUPS == shape::CONSUMER_WARPS, "a warp a quarter of a group");
-static_assert(HEADS * QUARTER_PAIRS <= 32, "a lane a pair and its partner, of every query head");
-// The warps of the newest position's key and value: of the last group, which a short text does not have.
-constexpr int KEY_WARP = shape::CONSUMER_WARPS - 1, VALUE_WARP = shape::CONSUMER_WARPS - 2;
+// Fragments of 16 of a head's dimensions.
+constexpr int FRAGMENTS = shape::HEAD_DIM / 16;
+// Dimensions that are rotated with a partner each.
+constexpr int ROTATED = HEAD_PAIRS / 2;
 
-// Words of a column of the queries' B operand: two steps of eight, and eight to spare, for the banks. A head
-// has a column for each part.
-constexpr u32 QUERY_COLUMN = 8 * QUARTER_STEPS + 8;
+// Words of a column of the queries' B operand, and eight to spare, for the banks. A head has a column a part.
+constexpr u32 QUERY_COLUMN = shape::QUERY_WORDS;
 constexpr u32 QUERY_COLUMNS = shape::PARTS * HEADS;
-static_assert(QUERY_COLUMNS <= 8 && QUERY_COLUMNS * QUERY_COLUMN <= shape::ACTIVATION_WORDS, "fits the operand");
+static_assert(QUERY_COLUMNS <= 8, "a B operand has eight columns");
+static_assert(shape::PARTS == 2, "a lane of a result has both parts of a head");
 
 constexpr float MINUS_INFINITY = -__builtin_huge_valf();
 
-__device__ __forceinline__ int group_of(const Consumer& my) { return my.warp() / QUARTERS; }
-__device__ __forceinline__ int quarter_of(const Consumer& my) { return my.warp() % QUARTERS; }
+__device__ __forceinline__ float4 quad_at(const float* values) {
+  return *reinterpret_cast<const float4*>(values);
+}
 
-// ---- what does not depend on the queries
+// ---- queries, and the newest position's key and value
+
+// Heads to gather: query heads, the newest key, the newest value.
+constexpr int GATHERED = HEADS + 2;
+constexpr int KEY_HEAD = HEADS, VALUE_HEAD = HEADS + 1;
+// Warps that share a head, and their lanes that have a pair of its dimensions and the pair's partner.
+constexpr int HEAD_WARPS = shape::HEAD_WARPS;
+constexpr int HEAD_LANES = ROTATED / HEAD_WARPS;
+static_assert(GATHERED * HEAD_WARPS <= shape::CONSUMER_WARPS, "a warp has one head");
+static_assert(HEAD_LANES <= 32 && HEAD_LANES % 8 == 0, "whole fragments");
+
+// What this warp and lane gather. Warps without a head, and lanes without a pair, gather nothing.
+struct Gathered {
+  int head, pair;
+  bool is_used;
+
+  __device__ __forceinline__ explicit Gathered(const Consumer& my)
+      : head(my.warp() / HEAD_WARPS),
+        pair(my.warp() % HEAD_WARPS * HEAD_LANES + my.lane() % HEAD_LANES),
+        is_used(head < GATHERED && my.lane() < HEAD_LANES) {}
+
+  __device__ __forceinline__ bool is_query() const { return head < HEADS; }
+  __device__ __forceinline__ bool is_value() const { return head == VALUE_HEAD; }
+
+  // The place in the slot of queries, keys and values; of the partner if `at` is 1.
+  __device__ __forceinline__ int place(int kv_head, int at) const {
+    const int row =
+        is_query() ? kv_head * HEADS + head : shape::HEADS + (head - HEADS) * shape::KV_HEADS + kv_head;
+    return QkvSums::place(row * HEAD_PAIRS + at * ROTATED + pair, 0);
+  }
+};
 
 // A lane's norm weights, bf16: of a pair of dimensions, and of its partner in the rotation. `norm`: the
 // queries' (0) or the keys' (1).
@@ -54,219 +82,345 @@ __device__ __forceinline__ uint2 norm_weights(const Consumer& my, int norm, int 
   // The layer's norms: before attention, before the MLP, of queries, of keys.
   const u32* weights =
       reinterpret_cast<const u32*>(my.layer_base() + my.args.norms) + shape::HIDDEN + norm * HEAD_PAIRS + pair;
-  return {weights[0], weights[HEAD_PAIRS / 2]};
+  return {weights[0], weights[ROTATED]};
 }
 
-// Takes a round's keys, as the A operand of this warp's positions and dimensions.
-__device__ __forceinline__ void take_keys(Consumer& my, uint4 (&keys)[QUARTER_STEPS]) {
-  const u32 full = wait_for_stages<1>(my, my.layer, abi::Phase::Attention);
-  const u32 from = stage_at(my, 0) + group_of(my) * GROUP_BYTES +
-                   quarter_of(my) * QUARTER_STEPS * abi::FRAGMENT_BYTES_BF16 + my.lane() * 16;
+// The factor of RMSNorm of a head, of whose sum of squares HEAD_WARPS warps have stored a part each.
+__device__ __forceinline__ float norm_factor(const Consumer& my, int head) {
+  static_assert(HEAD_WARPS <= 4, "a quad");
+  const float4 squares = quad_at(my.memory().head_squares[head]);
+  float sum = squares.x;
+  if (HEAD_WARPS >= 2) sum += squares.y;
+  if (HEAD_WARPS == 4) sum += squares.z + squares.w;
+  return ptx::reciprocal_sqrt(sum / shape::HEAD_DIM + my.args.norm_eps);
+}
+
+// Of a pair (x, y) and its partner (z, w): RMSNorm without its factor, then RoPE.
+__device__ __forceinline__ float4 weigh_and_rotate(const Consumer& my, int pair, uint2 weights, float4 x) {
+  const float4 angles = reinterpret_cast<const float4*>(my.memory().angles)[pair];
+  const float a = x.x * bf16_low(weights.x), b = x.y * bf16_high(weights.x);
+  const float c = x.z * bf16_low(weights.y), d = x.w * bf16_high(weights.y);
+  return {a * angles.x - c * angles.y, b * angles.z - d * angles.w, c * angles.x + a * angles.y,
+          d * angles.z + b * angles.w};
+}
+
+// Stores a pair and its partner of a query, in parts, where every warp loads its B operand from: words as the
+// fragments of keys have their columns.
+__device__ __forceinline__ void keep_query(Consumer& my, int head, int pair, float4 x) {
+  u32* words = my.memory().queries[head * shape::PARTS] + pair / 8 * 16;
+  const u32 to = activation::pair_address(words, pair % 8);
 #pragma unroll
-  for (int step = 0; step < QUARTER_STEPS; step++) {
-    keys[step] = ptx::load_shared_words_at(from + step * abi::FRAGMENT_BYTES_BF16);
-  }
-  release_stages<1>(my, full);
-}
-
-// ---- queries, and the newest position's key and value
-
-// The values of a pair of dimensions and its partner.
-__device__ __forceinline__ void unpack(const u64* units, float (&x)[4]) {
-  const float2 low = values_of(units[0]), high = values_of(units[1]);
-  x[0] = low.x, x[1] = low.y, x[2] = high.x, x[3] = high.y;
-}
-
-__device__ __forceinline__ float squares_of(const float (&x)[4]) {
-  return (x[0] * x[0] + x[1] * x[1]) + (x[2] * x[2] + x[3] * x[3]);
-}
-
-// The factor of RMSNorm, from a head's sum of squares.
-__device__ __forceinline__ float rms_of(const Consumer& my, float squares) {
-  return ptx::reciprocal_sqrt(squares / shape::HEAD_DIM + my.args.norm_eps);
-}
-
-// Of a pair and its partner: RMSNorm without its factor, then RoPE.
-__device__ __forceinline__ void weigh_and_rotate(const Consumer& my, int pair, uint2 weights, float (&x)[4]) {
-  const float4 angles = reinterpret_cast<const float4*>(my.shared.angles)[pair];
-  const float a = x[0] * bf16_low(weights.x), b = x[1] * bf16_high(weights.x);
-  const float c = x[2] * bf16_low(weights.y), d = x[3] * bf16_high(weights.y);
-  x[0] = a * angles.x - c * angles.y;
-  x[1] = b * angles.z - d * angles.w;
-  x[2] = c * angles.x + a * angles.y;
-  x[3] = d * angles.z + b * angles.w;
-}
-
-// The place of a head's pair in the slot of queries, keys and values; of its partner if `at` is 1.
-__device__ __forceinline__ int place_of(int head, int pair, int at) {
-  return QkvSums::place(head * HEAD_PAIRS + at * (HEAD_PAIRS / 2) + pair, 0);
-}
-
-__device__ __forceinline__ Slot heads_slot(const Consumer& my) {
-  return slot_of(my.args, my.layer, abi::Phase::Qkv, shape::QKV_SLOT);
-}
-
-// Gathers this warp's quarter of the queries, as the B operand of its steps.
-__device__ __forceinline__ void gather_queries(Consumer& my, int kv_head, uint2 weights,
-                                               uint2 (&b)[QUARTER_STEPS]) {
-  const int lane = my.lane(), head = lane / QUARTER_PAIRS, within = lane % QUARTER_PAIRS;
-  const int pair = quarter_of(my) * QUARTER_PAIRS + within;
-  const bool is_used = lane < HEADS * QUARTER_PAIRS;
-  const auto used = [&](int) { return is_used; };
-  const auto place = [&](int at) {
-    return place_of(kv_head * HEADS + head, pair, at);
-  };
-  u32* words = my.shared.x[my.warp()];
-  const u32 to = activation::pair_address(words + head * shape::PARTS * QUERY_COLUMN, within);
-  const u32 column = lane / 4;
-  const u32 from = column < QUERY_COLUMNS ? ptx::shared_address(words + column * QUERY_COLUMN + lane % 4 * 2)
-                                          : ptx::shared_address(my.shared.zeros);
-  u64 units[2];
-  gather(my, heads_slot(my), used, place, units);
-  float x[4];
-  unpack(units, x);
-  float squares = squares_of(x);
-  weigh_and_rotate(my, pair, weights, x);
-#pragma unroll
-  for (u32 part = 0; is_used && part < shape::PARTS; part++) {
-    const u32 low = ptx::bf16_pair(x[0], x[1]), high = ptx::bf16_pair(x[2], x[3]);
+  for (u32 part = 0; part < shape::PARTS; part++) {
+    const u32 low = ptx::bf16_pair(x.x, x.y), high = ptx::bf16_pair(x.z, x.w);
     ptx::store_shared_at(to + part * QUERY_COLUMN * 4, low);
     ptx::store_shared_at(to + part * QUERY_COLUMN * 4 + 32, high);
-    x[0] -= bf16_low(low), x[1] -= bf16_high(low), x[2] -= bf16_low(high), x[3] -= bf16_high(high);
+    x.x -= bf16_low(low), x.y -= bf16_high(low), x.z -= bf16_low(high), x.w -= bf16_high(high);
   }
-  __syncwarp();
+}
+
+// Gathers this warp's part of the queries and of the newest position, and puts it into shared memory: queries
+// and the key normed, but for the factor, and rotated; the value rounded as the cache has it.
+__device__ __forceinline__ void gather_heads(Consumer& my, int kv_head, uint2 weights) {
+  const Gathered mine(my);
+  const auto used = [&](int) { return mine.is_used; };
+  const auto place = [&](int at) { return mine.place(kv_head, at); };
+  u64 units[2];
+  gather(my, slot_of(my.args, my.layer, abi::Phase::Qkv, shape::QKV_SLOT), used, place, units);
+  xray::note(my.log, abi::Moment::Gathered);
+  const float2 low = values_of(units[0]), high = values_of(units[1]);
+  float4 x = {low.x, low.y, high.x, high.y};
+  float squares = (x.x * x.x + x.y * x.y) + (x.z * x.z + x.w * x.w);
+  if (mine.is_value()) {
+    const u32 pair = ptx::bf16_pair(x.x, x.y), partner = ptx::bf16_pair(x.z, x.w);
+    x = {bf16_low(pair), bf16_high(pair), bf16_low(partner), bf16_high(partner)};
+  } else {
+    x = weigh_and_rotate(my, mine.pair, weights, x);
+  }
+  if (mine.is_used) {
+    reinterpret_cast<float4*>(my.memory().heads[mine.head])[mine.pair] = x;
+    if (mine.is_query()) keep_query(my, mine.head, mine.pair, x);
+  }
 #pragma unroll
-  for (int step = 0; step < QUARTER_STEPS; step++) b[step] = ptx::load_shared_pair_at(from + 32 * step);
-  if (group_of(my) != 0) return;
-#pragma unroll
-  for (int distance = QUARTER_PAIRS / 2; distance > 0; distance /= 2) {
+  for (int distance = HEAD_LANES / 2; distance > 0; distance /= 2) {
     squares += __shfl_xor_sync(~0u, squares, distance);
   }
-  if (is_used && within == 0) my.shared.query_squares[head][quarter_of(my)] = squares;
+  if (mine.is_used && my.lane() == 0) my.memory().head_squares[mine.head][my.warp() % HEAD_WARPS] = squares;
 }
 
-// This warp's part of the scores of a batch's round: over its positions and dimensions.
-__device__ __forceinline__ void score(Consumer& my, int round, const uint4 (&keys)[QUARTER_STEPS],
-                                      const uint2 (&b)[QUARTER_STEPS]) {
-  float sums[4] = {};
+// ---- groups of positions
+
+// Of queries, per score: the norm's factor, 1 / sqrt(HEAD_DIM) of heads of 128, and base 2, for exp2.
+__device__ __forceinline__ float score_factor(const Consumer& my, int head) {
+  return norm_factor(my, head) * (ptx::LOG2_E * 0.08838834764831845f);
+}
+
+// A group's partial result. A lane has that of the head `lane % 4`, if there is one.
+struct Weighed {
+  // The largest score, in base 2; the sums of weights and outputs are relative to it.
+  float largest;
+  // Of both parts: the sum of weights, and the outputs of a fragment's dimensions 2 r and 2 r + 1, r the
+  // lane / 4.
+  float weights[4], outputs[FRAGMENTS][4];
+};
+
+// This warp's number among the batch's groups: its round, and the group in the round.
+__device__ __forceinline__ int round_of(const Consumer& my) { return my.warp() / GROUPS; }
+__device__ __forceinline__ int group_of(const Consumer& my) { return my.warp() % GROUPS; }
+
+__device__ __forceinline__ bool has_group(const Consumer& my, const Share& share, int first, u32 cached) {
+  return round_of(my) < ROUNDS && share.has_group(first + round_of(my), group_of(my), cached);
+}
+
+// A group's keys, of a stage, as A operands.
+__device__ __forceinline__ void take_keys(const Consumer& my, u32 stage, uint4 (&keys)[FRAGMENTS]) {
+  const u32 from = stage + group_of(my) * GROUP_BYTES + my.lane() * 16;
 #pragma unroll
-  for (int step = 0; step < QUARTER_STEPS; step++) ptx::mma_bf16(sums, keys[step], b[step].x, b[step].y);
-  // A lane has two columns: the parts of one head.
-  const int head = my.lane() % 4;
-  if (head >= HEADS) return;
-#pragma unroll
-  for (int half = 0; half < 2; half++) {
-    const int at = round * shape::KV_ROUND + group_of(my) * GROUP + half * 8 + my.lane() / 4;
-    my.shared.scores[head][at][quarter_of(my)] = sums[2 * half] + sums[2 * half + 1];
+  for (int step = 0; step < FRAGMENTS; step++) {
+    keys[step] = ptx::load_shared_words_at(from + step * abi::FRAGMENT_BYTES_BF16);
   }
 }
 
-// Sums `N` values over the warp: a lane gets the sum of one of them. At each of the first steps a lane gives
-// away one half of its values and adds the other lane's to the other half.
-template <int N, int STEP = 16>
-__device__ __forceinline__ float scattered_sum(const float (&values)[N], int lane) {
-  if constexpr (STEP == 0) {
-    return values[0];
-  } else if constexpr (N == 1) {
-    const float sum[1] = {values[0] + __shfl_xor_sync(~0u, values[0], STEP)};
-    return scattered_sum<1, STEP / 2>(sum, lane);
-  } else {
-    const bool upper = lane & STEP;
-    float half[N / 2];
+// The scores of a group's positions `lane / 4` and 8 more, of the lane's head.
+__device__ __forceinline__ float2 scores_of(Consumer& my, const uint4 (&keys)[FRAGMENTS]) {
+  const u32 column = my.lane() / 4;
+  const u32 from = column < QUERY_COLUMNS
+                       ? ptx::shared_address(&my.memory().queries[column][my.lane() % 4 * 2])
+                       : ptx::shared_address(my.memory().zeros);
+  // Chains of two: a longer one waits for itself.
+  float sums[4][4] = {};
 #pragma unroll
-    for (int at = 0; at < N / 2; at++) {
-      const float given = upper ? values[at] : values[at + N / 2];
-      half[at] = (upper ? values[at + N / 2] : values[at]) + __shfl_xor_sync(~0u, given, STEP);
-    }
-    return scattered_sum<N / 2, STEP / 2>(half, lane);
+  for (int step = 0; step < FRAGMENTS; step++) {
+    const uint2 b = activation::operand(from, step);
+    ptx::mma_bf16(sums[step % 4], keys[step], b.x, b.y);
   }
+  const auto sum = [&](int of) { return (sums[0][of] + sums[1][of]) + (sums[2][of] + sums[3][of]); };
+  return {sum(0) + sum(1), sum(2) + sum(3)};
 }
 
-// The next power of two.
-constexpr int padded(int heads) { return heads <= 1 ? 1 : 2 * padded((heads + 1) / 2); }
+// The weights of a group's positions as a B operand, from the lanes that have them (`weights` of lane / 4, and
+// of 8 more) to those that hold a column of B: a head's part, at positions 2 t, 2 t + 1, 2 t + 8 and 2 t + 9,
+// t the lane % 4.
+__device__ __forceinline__ uint2 weights_operand(const Consumer& my, float2 weights) {
+  const int column = my.lane() / 4, from = my.lane() % 4 * 8 + column / 2;
+  float2 low, high;
+  low.x = __shfl_sync(~0u, weights.x, from), low.y = __shfl_sync(~0u, weights.x, from + 4);
+  high.x = __shfl_sync(~0u, weights.y, from), high.y = __shfl_sync(~0u, weights.y, from + 4);
+  uint2 b = {ptx::bf16_pair(low.x, low.y), ptx::bf16_pair(high.x, high.y)};
+  if (column % 2 == 1) {
+    b = {ptx::bf16_pair(low.x - bf16_low(b.x), low.y - bf16_high(b.x)),
+         ptx::bf16_pair(high.x - bf16_low(b.y), high.y - bf16_high(b.y))};
+  }
+  if (column >= QUERY_COLUMNS) b = {0, 0};
+  return b;
+}
 
-// The newest position's key: this lane's pair and its partner, in bf16. Its scores go into shared memory.
-__device__ __forceinline__ uint2 newest_key(Consumer& my, int kv_head, uint2 query_weights, uint2 key_weights) {
-  const auto used = [](int) { return true; };
-  const auto unit = [&](int at) {
-    const int head = at / 2 < HEADS ? kv_head * HEADS + at / 2 : shape::HEADS + kv_head;
-    return place_of(head, my.lane(), at % 2);
-  };
-  u64 units[2 * HEADS + 2];
-  gather(my, heads_slot(my), used, unit, units);
-  float key[4];
-  unpack(units + 2 * HEADS, key);
-  float squares = squares_of(key);
-#pragma unroll
-  for (int distance = 16; distance > 0; distance /= 2) squares += __shfl_xor_sync(~0u, squares, distance);
-  weigh_and_rotate(my, my.lane(), key_weights, key);
-  const float rms = rms_of(my, squares);
-  const uint2 words = {ptx::bf16_pair(key[0] * rms, key[1] * rms), ptx::bf16_pair(key[2] * rms, key[3] * rms)};
-  constexpr int N = padded(HEADS);
-  float products[N] = {};
+// The largest of all lanes' values. A NaN of positive sign counts as the largest.
+__device__ __forceinline__ float warp_largest(float value) {
+  const auto ordered = [](int bits) { return bits ^ (bits >> 31 & 0x7fffffff); };
+  return __int_as_float(ordered(__reduce_max_sync(~0u, ordered(__float_as_int(value)))));
+}
+
+// The largest of a head's values, which every fourth lane has.
+__device__ __forceinline__ float head_largest(const Consumer& my, float value) {
+  float largest = MINUS_INFINITY;
 #pragma unroll
   for (int head = 0; head < HEADS; head++) {
-    float query[4];
-    unpack(units + 2 * head, query);
-    weigh_and_rotate(my, my.lane(), query_weights, query);
-    products[head] = (query[0] * bf16_low(words.x) + query[1] * bf16_high(words.x)) +
-                     (query[2] * bf16_low(words.y) + query[3] * bf16_high(words.y));
+    const bool is_mine = my.lane() % 4 == head;
+    const float mine = warp_largest(is_mine ? value : MINUS_INFINITY);
+    if (is_mine) largest = mine;
   }
-  const float sum = scattered_sum<N>(products, my.lane());
-  const int head = my.lane() / (32 / N);
-  if (my.lane() % (32 / N) == 0 && head < HEADS) my.shared.newest_scores[head] = sum;
-  return words;
+  return largest;
 }
 
-// The newest position's value likewise, which goes into shared memory.
-__device__ __forceinline__ uint2 newest_value(Consumer& my, int kv_head) {
-  const auto used = [](int) { return true; };
-  const auto unit = [&](int at) { return place_of(shape::HEADS + shape::KV_HEADS + kv_head, my.lane(), at); };
-  u64 units[2];
-  gather(my, heads_slot(my), used, unit, units);
-  const float2 low = values_of(units[0]), high = values_of(units[1]);
-  const uint2 words = {ptx::bf16_pair(low.x, low.y), ptx::bf16_pair(high.x, high.y)};
-  u32* to = my.shared.newest_value + my.lane();
-  to[0] = words.x;
-  to[HEAD_PAIRS / 2] = words.y;
-  return words;
+// A group's weights as an operand, relative to its largest score. `position` is the group's first.
+__device__ __forceinline__ uint2 weigh(Consumer& my, const uint4 (&keys)[FRAGMENTS], u32 position, u32 cached,
+                                       float& largest) {
+  const int head = my.lane() % 4;
+  const float factor = score_factor(my, head < HEADS ? head : 0);
+  float2 score = scores_of(my, keys);
+  const u32 row = my.lane() / 4;
+  score.x = position + row < cached ? score.x * factor : MINUS_INFINITY;
+  score.y = position + row + 8 < cached ? score.y * factor : MINUS_INFINITY;
+  largest = head_largest(my, fmaxf(score.x, score.y));
+  return weights_operand(my, {ptx::exp2(score.x - largest), ptx::exp2(score.y - largest)});
+}
+
+// A group's sums over its values, of a stage, whose weights are `b`.
+__device__ __forceinline__ void sum_values(Consumer& my, u32 stage, uint2 b, Weighed& sums) {
+  const u32 values = stage + group_of(my) * GROUP_BYTES + my.lane() * 16;
+  constexpr u32 ONES = 0x3f803f80;
+#pragma unroll
+  for (int of = 0; of < 4; of++) {
+    sums.weights[of] = 0.f;
+#pragma unroll
+    for (int at = 0; at < FRAGMENTS; at++) sums.outputs[at][of] = 0.f;
+  }
+  ptx::mma_bf16(sums.weights, {ONES, ONES, ONES, ONES}, b.x, b.y);
+#pragma unroll
+  for (int at = 0; at < FRAGMENTS; at++) {
+    const uint4 a = ptx::load_shared_words_at(values + at * abi::FRAGMENT_BYTES_BF16);
+    ptx::mma_bf16(sums.outputs[at], a, b.x, b.y);
+  }
+}
+
+// The row of the newest position among the partial results.
+constexpr int NEWEST = shape::CONSUMER_WARPS;
+// The warp that computes its scores: the last one, which has a group only where a text is long.
+constexpr int NEWEST_WARP = shape::CONSUMER_WARPS - 1;
+
+// Where a warp's outputs lie, a head's dimensions in their order: in its part of the activation, which it does
+// not need meanwhile. It fills that part again when it has the next phase's values, and those come after this
+// block's sums, to which all of its warps contribute: after all of them have read the outputs.
+__device__ __forceinline__ float* outputs_of(const Consumer& my, int warp, int head) {
+  return reinterpret_cast<float*>(my.memory().x[warp]) + head * shape::HEAD_OUTPUTS;
+}
+
+// Keeps a group's partial result as this warp's; adds it, if the warp had a group before.
+__device__ __forceinline__ void keep_partial(Consumer& my, const Weighed& sums, bool is_first) {
+  const int head = my.lane() % 4, row = my.lane() / 4;
+  const bool is_used = head < HEADS;
+  float& kept_largest = my.memory().largest[is_used ? head : 0][my.warp()];
+  float& kept_weight = my.memory().weights[is_used ? head : 0][my.warp()];
+  float2* to = reinterpret_cast<float2*>(outputs_of(my, my.warp(), is_used ? head : 0)) + row;
+  float largest = sums.largest, weight = sums.weights[0] + sums.weights[1], factor = 1.f, before = 0.f;
+  if (!is_first) {
+    largest = fmaxf(largest, kept_largest);
+    factor = ptx::exp2(sums.largest - largest), before = ptx::exp2(kept_largest - largest);
+    weight = weight * factor + kept_weight * before;
+    __syncwarp();
+  }
+#pragma unroll
+  for (int at = 0; at < FRAGMENTS; at++) {
+    const float* sum = sums.outputs[at];
+    float2 output = {sum[0] + sum[1], sum[2] + sum[3]};
+    if (!is_first) {
+      const float2 kept = to[8 * at];
+      output = {output.x * factor + kept.x * before, output.y * factor + kept.y * before};
+    }
+    if (is_used) to[8 * at] = output;
+  }
+  if (!is_used || row != 0) return;
+  kept_largest = largest;
+  kept_weight = weight;
+}
+
+// A lane's pair and its partner of the newest key, in bf16, as the cache has it.
+__device__ __forceinline__ uint2 newest_key(const Consumer& my) {
+  const float4 key = reinterpret_cast<const float4*>(my.memory().heads[KEY_HEAD])[my.lane()];
+  const float rms = norm_factor(my, KEY_HEAD);
+  return {ptx::bf16_pair(key.x * rms, key.y * rms), ptx::bf16_pair(key.z * rms, key.w * rms)};
+}
+
+// The newest position's scores.
+__device__ __forceinline__ void score_newest(Consumer& my) {
+  static_assert(ROTATED == 32, "a lane a pair and its partner");
+  const uint2 key = newest_key(my);
+#pragma unroll
+  for (int head = 0; head < HEADS; head++) {
+    const float4 query = reinterpret_cast<const float4*>(my.memory().heads[head])[my.lane()];
+    float sum = (query.x * bf16_low(key.x) + query.y * bf16_high(key.x)) +
+                (query.z * bf16_low(key.y) + query.w * bf16_high(key.y));
+#pragma unroll
+    for (int distance = 16; distance > 0; distance /= 2) sum += __shfl_xor_sync(~0u, sum, distance);
+    if (my.lane() != 0) continue;
+    my.memory().largest[head][NEWEST] = sum * score_factor(my, head);
+    my.memory().weights[head][NEWEST] = 1.f;
+  }
+}
+
+// Stages that are waited for at once: keys and values, if the ring has as many.
+constexpr bool AT_ONCE = 2 * ROUNDS <= shape::STAGES;
+constexpr int WAITS = AT_ONCE ? 2 : 1;
+
+// Attends to this warp's group of a batch, whose stages have been waited for, and releases them.
+__device__ __forceinline__ void attend_to_group(Consumer& my, const Share& share, int first, int count, u32 full,
+                                                u32 cached) {
+  const bool has = has_group(my, share, first, cached);
+  Weighed sums;
+  uint2 b = {0, 0};
+  if (has) {
+    uint4 keys[FRAGMENTS];
+    take_keys(my, stage_at(my, round_of(my)), keys);
+    b = weigh(my, keys, share.position(first + round_of(my), group_of(my) * GROUP), cached, sums.largest);
+  }
+  if (!AT_ONCE) {
+    release_stages(my, count, full);
+    full = wait_for_stages(my, count, my.layer, abi::Phase::Attention);
+  }
+  if (has) {
+    sum_values(my, stage_at(my, (AT_ONCE ? count : 0) + round_of(my)), b, sums);
+    keep_partial(my, sums, share.splits == 1 || first == 0);
+  }
+  release_stages(my, WAITS * count, full);
+}
+
+// Attends to a share, batch by batch: afterwards the warps' partial results are in shared memory. `ahead` is
+// called before the wait for the queries.
+template <class Ahead>
+__device__ __forceinline__ void attend(Consumer& my, int kv_head, const Share& share, Ahead ahead) {
+  // Pinned, or what follows from it would be computed before the first layer and kept in registers.
+  const u32 cached = ptx::pinned(my.args.position);
+  const int rounds = share.rounds(cached);
+  ahead();
+  int count = min(ROUNDS, rounds);
+  u32 full = 0;
+  if (rounds > 0) full = wait_for_stages(my, WAITS * count, my.layer, abi::Phase::Attention);
+  const Gathered mine(my);
+  const uint2 weights = norm_weights(my, !mine.is_query(), mine.pair);
+  xray::note(my.log, abi::Moment::AskedHeads, my.layer);
+  inject_delay(my.args, my.layer, abi::Phase::Qkv);
+  gather_heads(my, kv_head, weights);
+  xray::note(my.log, abi::Moment::Arrived);
+  my.sync();
+  xray::note(my.log, abi::Moment::Passed);
+  if (my.warp() == NEWEST_WARP && share.has_newest(cached)) score_newest(my);
+#pragma unroll 1
+  for (int first = 0; first < rounds;) {
+    attend_to_group(my, share, first, count, full, cached);
+    first += ROUNDS;
+    if (share.splits == 1 || first >= rounds) break;
+    count = min(ROUNDS, rounds - first);
+    full = wait_for_stages(my, WAITS * count, my.layer, abi::Phase::Attention);
+  }
+  xray::note(my.log, abi::Moment::Arrived);
+  my.sync();
+  xray::note(my.log, abi::Moment::Passed);
 }
 
 // Puts a position's key, of which this lane has a pair and its partner, into its group.
 __device__ __forceinline__ void put_key(u8* group, u32 position, int pair, uint2 words) {
-  const u32 row = position % GROUP, within = pair % QUARTER_PAIRS;
-  u8* fragment = group + pair / QUARTER_PAIRS * QUARTER_STEPS * abi::FRAGMENT_BYTES_BF16;
+  const u32 row = position % GROUP, within = pair % 8;
+  u8* fragment = group + pair / 8 * 2 * abi::FRAGMENT_BYTES_BF16;
   u32* to = reinterpret_cast<u32*>(fragment + (4 * (row % 8) + within % 4) * 16) + row / 8 + 2 * (within / 4);
   to[0] = words.x;
   to[abi::FRAGMENT_BYTES_BF16 / 4] = words.y;
 }
 
-// A position's value likewise.
-__device__ __forceinline__ void put_value(u8* group, u32 position, int pair, uint2 words) {
+// A position's value likewise: a pair.
+__device__ __forceinline__ void put_value(u8* group, u32 position, int pair, u32 word) {
   const u32 column = position % GROUP, row = pair % 8;
   u8* fragment = group + pair / 8 * abi::FRAGMENT_BYTES_BF16;
   u16* to = reinterpret_cast<u16*>(fragment + (4 * row + column % 8 / 2) * 16 + column / 8 * 8) + column % 2;
-  constexpr int PARTNER = HEAD_PAIRS / 2 / 8 * abi::FRAGMENT_BYTES_BF16 / 2;
-  to[0] = u16(words.x);
-  to[2] = u16(words.x >> 16);
-  to[PARTNER] = u16(words.y);
-  to[PARTNER + 2] = u16(words.y >> 16);
+  to[0] = u16(word);
+  to[2] = u16(word >> 16);
 }
 
-// Writes the newest position to the cache, of which KEY_WARP has the key and VALUE_WARP the value: once the
-// block's other warps have what they wait for.
-__device__ __forceinline__ void write_newest(const Consumer& my, int kv_head, uint2 words) {
+// Writes the newest position to the cache: two warps, once the block's other warps have what they wait for.
+__device__ __forceinline__ void write_newest(const Consumer& my, int kv_head) {
   const u32 position = my.args.position;
   const u64 group = u64(position / GROUP) * GROUP_BYTES;
-  if (my.warp() == KEY_WARP) {
-    put_key(cache_of(my.args, my.layer, 0, kv_head) + group, position, my.lane(), words);
+  if (my.warp() == NEWEST_WARP) {
+    put_key(cache_of(my.args, my.layer, 0, kv_head) + group, position, my.lane(), newest_key(my));
   }
-  if (my.warp() == VALUE_WARP) {
-    put_value(cache_of(my.args, my.layer, 1, kv_head) + group, position, my.lane(), words);
+  if (my.warp() == NEWEST_WARP - 1) {
+    const float4 value = reinterpret_cast<const float4*>(my.memory().heads[VALUE_HEAD])[my.lane()];
+    u8* values = cache_of(my.args, my.layer, 1, kv_head) + group;
+    put_value(values, position, my.lane(), ptx::bf16_pair(value.x, value.y));
+    put_value(values, position, my.lane() + ROTATED, ptx::bf16_pair(value.z, value.w));
   }
 }
 
-// ---- softmax, and the sums of the values
+// ---- outputs
 
 using Output = OutputWork;
 
@@ -292,140 +446,63 @@ __device__ __forceinline__ bool has_outputs(const Consumer& my) {
 
 // A lane's pair of dimensions in the slice, of the warp's `at`-th fragment.
 __device__ __forceinline__ int output_pair(const Consumer& my, int at) {
-  return (tile_of(my) + at * shape::ITEM_TILES) * 8 + my.lane() / 4;
+  return (tile_of(my) + at * shape::ITEM_TILES) * 8 + my.lane() % 8;
 }
 
-// A warp's sums over the positions so far.
-struct Weighed {
-  // The largest score, in base 2; the sums of weights and outputs are relative to it.
-  float largest;
-  // In lanes that are multiples of four, of both parts: the sum of weights, and the outputs of a fragment's
-  // dimensions 2 r and 2 r + 1, r the lane / 4.
-  float weights[4], outputs[OUTPUTS][4];
-
-  __device__ __forceinline__ float weight() const { return weights[0] + weights[1]; }
-  __device__ __forceinline__ float2 output(int at) const {
-    return {outputs[at][0] + outputs[at][1], outputs[at][2] + outputs[at][3]};
-  }
+// The partial results of a block, added up.
+struct Outputs {
+  float largest, weight;
+  float2 pairs[OUTPUTS];
 };
 
-// The largest of all lanes' values. A NaN of positive sign counts as the largest.
-__device__ __forceinline__ float warp_largest(float value) {
-  const auto ordered = [](int bits) { return bits ^ (bits >> 31 & 0x7fffffff); };
-  return __int_as_float(ordered(__reduce_max_sync(~0u, ordered(__float_as_int(value)))));
-}
-
-// Starts a warp's sums: with the newest position, if the share has it.
-__device__ __forceinline__ Weighed begin_sums(Consumer& my, bool has_newest, float scale) {
-  Weighed sums = {has_newest ? my.shared.newest_scores[head_of(my)] * scale : MINUS_INFINITY, {}, {}};
-  sums.weights[0] = has_newest ? 1.f : 0.f;
+// Adds up a block's partial results for this warp's dimensions. Lanes that are 8, 16 or 24 apart have the same
+// pairs.
+__device__ __forceinline__ Outputs merge(Consumer& my, const Share& share) {
+  const u32 cached = ptx::pinned(my.args.position);
+  const int lane = my.lane(), head = head_of(my);
+  // Groups are those of the first warps; the newest position comes last.
+  const bool exists = lane < GROUPS * ROUNDS && share.has_group(lane / GROUPS, lane % GROUPS, cached);
+  const int groups = __popc(__ballot_sync(~0u, exists)), results = groups + share.has_newest(cached);
+  const int row = lane < groups ? lane : NEWEST;
+  Outputs sums;
+  const float score = lane < results ? my.memory().largest[head][row] : MINUS_INFINITY;
+  const float weight = lane < results ? my.memory().weights[head][row] : 0.f;
+  sums.largest = warp_largest(score);
+  const float factor = lane < results ? ptx::exp2(score - sums.largest) : 0.f;
+  const float weighed = weight * factor;
+  sums.weight = 0.f;
 #pragma unroll
-  for (int at = 0; at < OUTPUTS; at++) {
-    const u32 value = has_newest ? my.shared.newest_value[first_pair_of(my) + output_pair(my, at)] : 0;
-    sums.outputs[at][0] = bf16_low(value);
-    sums.outputs[at][2] = bf16_high(value);
+  for (int at = 0; at < OUTPUTS; at++) sums.pairs[at] = {0.f, 0.f};
+  // Every fourth result, by the lane / 8.
+  const auto add = [&](int turn) {
+    const int result = turn * 4 + lane / 8;
+    const float mine = __shfl_sync(~0u, factor, result);
+    sums.weight += __shfl_sync(~0u, weighed, result);
+#pragma unroll
+    for (int at = 0; at < OUTPUTS; at++) {
+      const int pair = first_pair_of(my) + output_pair(my, at);
+      // The newest value has a pair and its partner side by side.
+      const float* newest = my.memory().heads[VALUE_HEAD] + pair % ROTATED * 4 + pair / ROTATED * 2;
+      const float* from = result < groups ? outputs_of(my, result, head) + 2 * pair : newest;
+      const float2 output = *reinterpret_cast<const float2*>(from);
+      if (result >= results) continue;
+      sums.pairs[at].x += output.x * mine;
+      sums.pairs[at].y += output.y * mine;
+    }
+  };
+  add(0), add(1);
+#pragma unroll 1
+  for (int turn = 2; turn * 4 < results; turn++) add(turn);
+#pragma unroll
+  for (int distance = 8; distance < 32; distance *= 2) {
+    sums.weight += __shfl_xor_sync(~0u, sums.weight, distance);
+#pragma unroll
+    for (int at = 0; at < OUTPUTS; at++) {
+      sums.pairs[at].x += __shfl_xor_sync(~0u, sums.pairs[at].x, distance);
+      sums.pairs[at].y += __shfl_xor_sync(~0u, sums.pairs[at].y, distance);
+    }
   }
   return sums;
-}
-
-// Adds a round's values: the warp's weights of its positions are an operand in shared memory.
-__device__ __forceinline__ void add_values(Consumer& my, const Share& share, int round, u32 cached,
-                                           Weighed& sums) {
-  const u32 full = wait_for_stages<1>(my, my.layer, abi::Phase::Attention);
-  const u32 values =
-      stage_at(my, 0) + my.lane() * 16 + (first_pair_of(my) / 8 + tile_of(my)) * abi::FRAGMENT_BYTES_BF16;
-  constexpr u32 ONES = 0x3f803f80;
-#pragma unroll
-  for (int group = 0; group < GROUPS; group++) {
-    if (!share.has_group(round, group, cached)) break;
-    const uint2 b = activation::operand(my.x_operand, group);
-    ptx::mma_bf16(sums.weights, {ONES, ONES, ONES, ONES}, b.x, b.y);
-#pragma unroll
-    for (int at = 0; has_outputs(my) && at < OUTPUTS; at++) {
-      const int fragment = at * shape::ITEM_TILES * abi::FRAGMENT_BYTES_BF16;
-      const uint4 a = ptx::load_shared_words_at(values + group * GROUP_BYTES + fragment);
-      ptx::mma_bf16(sums.outputs[at], a, b.x, b.y);
-    }
-  }
-  release_stages<1>(my, full);
-}
-
-// Adds a round to the sums: number `round` of the share, and `at` in the batch whose scores are in shared
-// memory.
-__device__ __forceinline__ void weigh(Consumer& my, const Share& share, int round, int at, u32 cached,
-                                      float scale, Weighed& sums) {
-  const float4* scores = reinterpret_cast<const float4*>(
-      my.shared.scores[head_of(my)][at * shape::KV_ROUND + 2 * my.lane()]);
-  float score[2];
-#pragma unroll
-  for (int of = 0; of < 2; of++) {
-    const float4 quarters = scores[of];
-    score[of] = ((quarters.x + quarters.y) + (quarters.z + quarters.w)) * scale;
-    if (share.position(round, 2 * my.lane() + of) >= cached) score[of] = MINUS_INFINITY;
-  }
-  const float largest = fmaxf(sums.largest, warp_largest(fmaxf(score[0], score[1])));
-  activation::set(my.x_pair(), {ptx::exp2(score[0] - largest), ptx::exp2(score[1] - largest)});
-  const float rescale = ptx::exp2(sums.largest - largest);
-  sums.largest = largest;
-#pragma unroll
-  for (int of = 0; of < 4; of++) sums.weights[of] *= rescale;
-#pragma unroll
-  for (int of = 0; of < 4 * OUTPUTS; of++) sums.outputs[of / 4][of % 4] *= rescale;
-  __syncwarp();
-  add_values(my, share, round, cached, sums);
-}
-
-// Attends to a share, batch by batch: the scores, then the sums. `ahead` is called before the wait for the
-// queries. Sets `newest` in the two warps that keep the newest position.
-template <class Ahead>
-__device__ __forceinline__ Weighed attend(Consumer& my, int kv_head, const Share& share, uint2& newest,
-                                          Ahead ahead) {
-  // Pinned, or what follows from it would be computed before the first layer and kept in registers.
-  const u32 cached = ptx::pinned(my.args.position);
-  const int rounds = share.rounds(cached), lane = my.lane();
-  const bool has_newest = share.has_newest(cached);
-  ahead();
-  uint4 keys[QUARTER_STEPS] = {};
-  if (rounds > 0) take_keys(my, keys);
-  const uint2 weights = norm_weights(my, 0, quarter_of(my) * QUARTER_PAIRS + lane % QUARTER_PAIRS);
-  const uint2 query_weights = norm_weights(my, 0, lane), key_weights = norm_weights(my, 1, lane);
-  uint2 b[QUARTER_STEPS] = {};
-  xray::note(my.log, abi::Moment::AskedHeads, my.layer);
-  inject_delay(my.args, my.layer, abi::Phase::Qkv);
-  // The first group's warps have the sums of squares, too.
-  if (group_of(my) == 0 || share.has_group(0, group_of(my), cached)) gather_queries(my, kv_head, weights, b);
-  xray::note(my.log, abi::Moment::Gathered);
-  Weighed sums;
-  float scale = 0.f;
-#pragma unroll 1
-  for (int first = 0;; first += ROUNDS) {
-    const int count = min(ROUNDS, rounds - first);
-#pragma unroll 1
-    for (int round = 0; round < count; round++) {
-      if (first + round > 0) take_keys(my, keys);
-      if (share.has_group(first + round, group_of(my), cached)) score(my, round, keys, b);
-    }
-    if (first == 0 && has_newest && my.warp() == KEY_WARP) {
-      newest = newest_key(my, kv_head, query_weights, key_weights);
-    }
-    if (first == 0 && has_newest && my.warp() == VALUE_WARP) newest = newest_value(my, kv_head);
-    xray::note(my.log, abi::Moment::Arrived);
-    my.sync();
-    xray::note(my.log, abi::Moment::Passed);
-    if (first == 0) {
-      const float4 squares = *reinterpret_cast<const float4*>(my.shared.query_squares[head_of(my)]);
-      // Scores are in base 2, for exp2; the other factor is 1 / sqrt(HEAD_DIM), of heads of 128.
-      const float factor = ptx::LOG2_E * 0.08838834764831845f;
-      scale = rms_of(my, (squares.x + squares.y) + (squares.z + squares.w)) * factor;
-      sums = begin_sums(my, has_newest, scale);
-    }
-#pragma unroll 1
-    for (int round = 0; round < count; round++) weigh(my, share, first + round, round, cached, scale, sums);
-    if (share.splits == 1) return sums;
-    if (first + ROUNDS >= rounds) return sums;
-    // Until all warps have read the scores.
-    my.sync();
-  }
 }
 
 // ---- the exchange among the ranks
@@ -439,20 +516,19 @@ __device__ __forceinline__ Slot partials_of(const abi::StepArgs& args, u32 layer
 }
 
 // Publishes this block's share.
-__device__ __forceinline__ void publish_share(Consumer& my, const Item& item, const Weighed& sums) {
-  if (my.lane() % 4 != 0 || !has_outputs(my) || has_failed(my.shared)) return;
+__device__ __forceinline__ void publish_share(Consumer& my, const Item& item, const Outputs& sums) {
+  if (my.lane() >= 8 || !has_outputs(my) || has_failed(my.shared)) return;
   const Slot to = partials_of(my.args, my.layer, item.kv_head * HEADS + head_of(my), item.rank);
   // The sums are relative to the score that the reader sees.
   const float largest = __uint_as_float(rounded24(sums.largest) & 0xffffff00u);
   const float factor = ptx::exp2(sums.largest - largest);
 #pragma unroll
   for (int at = 0; at < OUTPUTS; at++) {
-    const float2 output = sums.output(at);
     Handoff::publish(my.args, to, first_pair_of(my) + output_pair(my, at),
-                     {output.x * factor, output.y * factor});
+                     {sums.pairs[at].x * factor, sums.pairs[at].y * factor});
   }
   if (first_pair_of(my) == 0 && tile_of(my) == 0 && my.lane() == 0) {
-    Handoff::publish(my.args, to, HEAD_PAIRS, {largest, sums.weight() * factor});
+    Handoff::publish(my.args, to, HEAD_PAIRS, {largest, sums.weight * factor});
   }
 }
 
@@ -503,10 +579,6 @@ __device__ __forceinline__ void gather_shares(Consumer& my, const Item& item, in
   xray::note(my.log, abi::Moment::Gathered);
 }
 
-__device__ __forceinline__ float4 quad_at(const float* values) {
-  return *reinterpret_cast<const float4*>(values);
-}
-
 // Adds up the warps' sums over the ranks: this warp's slice of the output is its activation.
 __device__ __forceinline__ void keep_merged(Consumer& my) {
   static_assert(shape::ITEM_TILES == 4, "four sums");
@@ -536,7 +608,7 @@ __device__ __forceinline__ void keep_merged(Consumer& my) {
 
 // Takes an item's weights: this warp's tile and slice.
 __device__ __forceinline__ void take_output_weights(Consumer& my, uint4 (&a)[Output::STEPS]) {
-  const u32 full = wait_for_stages<Output::PIECES>(my, my.layer, abi::Phase::OProj);
+  const u32 full = wait_for_stages(my, Output::PIECES, my.layer, abi::Phase::OProj);
   const int tile = tile_of(my);
   const u32 part = stage_at(my, tile / Output::STAGE_PARTS) + tile % Output::STAGE_PARTS * Output::PART_BYTES +
                    my.lane() * 16;
@@ -546,21 +618,20 @@ __device__ __forceinline__ void take_output_weights(Consumer& my, uint4 (&a)[Out
     const int fragment = slice_of(my) * Output::SLICE_FRAGMENTS + at;
     Output::Format::widen(part + fragment * Output::Format::BYTES, a + at * STEPS);
   }
-  release_stages<Output::PIECES>(my, full);
+  release_stages(my, Output::PIECES, full);
 #pragma unroll
   for (int at = 0; at < Output::STEPS; at++) ptx::pin(a[at]);
 }
 
 // Exchanges the outputs among the warps of a slice. Returns where this lane's B operand begins.
-__device__ __forceinline__ u32 share_outputs(Consumer& my, const Weighed& sums) {
+__device__ __forceinline__ u32 share_outputs(Consumer& my, const Outputs& sums) {
   u32* words = my.shared.outputs[slice_of(my)];
-  const u32 to = activation::pair_address(words, my.lane() / 4) + tile_of(my) * 32;
-  const float factor = Output::Format::X_SCALE * ptx::reciprocal(sums.weight());
+  const u32 to = activation::pair_address(words, my.lane() % 8) + tile_of(my) * 32;
+  const float factor = Output::Format::X_SCALE * ptx::reciprocal(sums.weight);
 #pragma unroll
   for (int at = 0; at < OUTPUTS; at++) {
-    const float2 output = sums.output(at);
-    if (my.lane() % 4 != 0 || !has_outputs(my)) continue;
-    activation::set(to + at * shape::ITEM_TILES * 32, {output.x * factor, output.y * factor});
+    if (my.lane() >= 8 || !has_outputs(my)) continue;
+    activation::set(to + at * shape::ITEM_TILES * 32, {sums.pairs[at].x * factor, sums.pairs[at].y * factor});
   }
   const u32 from = activation::operand_address(words, my.shared.zeros);
   ptx::slice_sync<32 * shape::ITEM_TILES>(slice_of(my));
@@ -585,7 +656,6 @@ __device__ __forceinline__ void attend_locally(Consumer& my) {
     const Item item = item_at(my, index);
     const int buffer = my.round % 2;
     uint4 a[Output::STEPS];
-    uint2 newest = {0, 0};
     xray::note(my.log, abi::Moment::Attends, my.layer);
     // Before a second item: slower warps may still read the first one's sums.
     if (index > 0) my.sync();
@@ -593,12 +663,12 @@ __device__ __forceinline__ void attend_locally(Consumer& my) {
       take_output_weights(my, a);
       wait_for_buffer(my, buffer);
     };
-    const Weighed sums = attend(my, item.kv_head, Share{0, 1}, newest, ahead);
+    attend(my, item.kv_head, Share{0, 1}, ahead);
     xray::note(my.log, abi::Moment::Entered, xray::matvec(my.layer, O_PROJ_ROW));
-    const u32 x = share_outputs(my, sums);
+    const u32 x = share_outputs(my, merge(my, Share{0, 1}));
     multiply<1, Output::STEPS>(my, x, a, buffer);
     end_round(my, buffer);
-    if (item.rank == 0) write_newest(my, item.kv_head, newest);
+    if (item.rank == 0) write_newest(my, item.kv_head);
   }
 }
 
@@ -613,10 +683,9 @@ __device__ __forceinline__ void exchange_shares(Consumer& my, int splits) {
     // A warp that is behind may still read the scores of the item before.
     if (index > 0) my.sync();
     const Share share = {item.rank, splits};
-    uint2 newest = {0, 0};
-    const Weighed sums = attend(my, item.kv_head, share, newest, [] {});
-    publish_share(my, item, sums);
-    if (share.has_newest(my.args.position)) write_newest(my, item.kv_head, newest);
+    attend(my, item.kv_head, share, [] {});
+    publish_share(my, item, merge(my, share));
+    if (share.has_newest(my.args.position)) write_newest(my, item.kv_head);
   }
 }
 

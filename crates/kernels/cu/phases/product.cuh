@@ -5,17 +5,16 @@
 #include "../roles/consumer.cuh"
 #include "work.cuh"
 
-// Waits for the next `STAGES` stages: a lane looks at one of them each. Returns where the lane's barrier lies.
-template <int STAGES>
-__device__ __forceinline__ u32 wait_for_stages(Consumer& my, u32 layer, abi::Phase phase) {
+// Waits for the next `stages` stages: a lane looks at one of them each. Returns where the lane's barrier lies.
+__device__ __forceinline__ u32 wait_for_stages(Consumer& my, int stages, u32 layer, abi::Phase phase) {
   const RingCursor mine = my.cursor.ahead(my.lane());
-  const bool looks = my.lane() < STAGES;
+  const bool looks = my.lane() < stages;
   const u32 full = my.base + __builtin_offsetof(Shared, full) + mine.stage() * sizeof(u64);
   if (__all_sync(~0u, is_full_if(looks, full, mine.parity())) || has_failed(my.shared)) return full;
   xray::note(my.log, abi::Moment::Starved);
   RingCursor cursor = my.cursor;
 #pragma unroll 1
-  for (int stage = 0; stage < STAGES; stage++, cursor.advance()) {
+  for (int stage = 0; stage < stages; stage++, cursor.advance()) {
     if (is_full(my.shared, cursor) || has_failed(my.shared)) continue;
     if (!wait_full(my.args, my.shared, cursor, layer, phase)) my.fail();
   }
@@ -29,11 +28,10 @@ __device__ __forceinline__ u32 stage_at(const Consumer& my, u32 ahead) {
 }
 
 // Releases them, a lane one of them each, once the warp's lanes have what they need of them.
-template <int STAGES>
-__device__ __forceinline__ void release_stages(Consumer& my, u32 full) {
+__device__ __forceinline__ void release_stages(Consumer& my, int stages, u32 full) {
   __syncwarp();
-  if (my.lane() < STAGES && my.releases) ptx::mbarrier_arrive_at(full + EMPTY_BEHIND_FULL);
-  my.cursor.advance(STAGES);
+  if (my.lane() < stages && my.releases) ptx::mbarrier_arrive_at(full + EMPTY_BEHIND_FULL);
+  my.cursor.advance(stages);
 }
 
 // A run's A operands.
@@ -80,15 +78,15 @@ __device__ __forceinline__ void take_weights(Consumer& my, u32 layer, uint4 (&a)
 #pragma unroll
     for (int piece = 0; piece < W::PIECES; piece += W::SHARE) {
       const int at = AT_ONCE ? tile * W::PIECES + piece : 0;
-      if (at == 0) full = wait_for_stages<STAGES>(my, layer, W::ROW.phase);
+      if (at == 0) full = wait_for_stages(my, STAGES, layer, W::ROW.phase);
       take_pieces<W>(my, at, piece, a + tile * W::STEPS);
-      if (!AT_ONCE) release_stages<STAGES>(my, full);
+      if (!AT_ONCE) release_stages(my, STAGES, full);
     }
     // Here, and not behind the gather, where the compiler would put what depends on nothing.
 #pragma unroll
     for (int step = 0; step < W::STEPS; step++) ptx::pin(a[tile * W::STEPS + step]);
   }
-  if (AT_ONCE) release_stages<STAGES>(my, full);
+  if (AT_ONCE) release_stages(my, STAGES, full);
 }
 
 // A lane's pair of the residual stream, in shared memory: nobody else reads it.

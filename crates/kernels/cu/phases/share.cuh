@@ -25,6 +25,8 @@ static_assert(shape::KV_ROUND * POSITION_BYTES <= shape::STAGE_BYTES, "a round's
 static_assert(shape::KV_LOCAL <= shape::KV_BATCH, "one batch if every rank attends to all positions");
 // Rounds of a batch.
 constexpr int ROUNDS = shape::KV_BATCH / shape::KV_ROUND;
+static_assert(ROUNDS <= shape::STAGES, "a batch's keys are waited for at once");
+static_assert(ROUNDS * GROUPS <= shape::CONSUMER_WARPS, "a warp a group");
 
 // The cached keys (0) or values (1) of a KV head.
 __device__ __forceinline__ u8* cache_of(const abi::StepArgs& args, u32 layer, int which, int kv_head) {

@@ -29,6 +29,11 @@ struct Consumer {
   // Whether the warp releases stages: always, unless a fault is injected.
   bool releases = false;
 
+  // The block's shared memory, by `base`.
+  __device__ __forceinline__ Shared& memory() const {
+    return *reinterpret_cast<Shared*>(__cvta_shared_to_generic(base));
+  }
+
   __device__ __forceinline__ int warp() const { return int(thread / 32); }
   __device__ __forceinline__ int lane() const { return int(thread % 32); }
 
