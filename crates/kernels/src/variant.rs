@@ -3,7 +3,7 @@
 use crate::{Arch, KernelError, Shape};
 use monolith_abi::formats::FormatMap;
 use monolith_abi::step::{Step, Tuning, shared_bytes};
-use monolith_abi::{Handoff, Launch, WeightFormat};
+use monolith_abi::{Attention, Handoff, Launch, WeightFormat};
 
 /// A row: the compile-time constants, and the instructions that the machine code must have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,6 +16,8 @@ pub struct Variant {
     pub head_format: WeightFormat,
     /// How a hand-off works.
     pub handoff: Handoff,
+    /// Whether attention is a phase of its own.
+    pub attention: Attention,
     /// How the blocks are launched.
     pub launch: Launch,
     /// Whether spans are recorded.
@@ -34,6 +36,7 @@ const BF16_FLAG: Variant = Variant {
     format: WeightFormat::Bf16,
     head_format: WeightFormat::Bf16,
     handoff: Handoff::FlagInData,
+    attention: Attention::Fused,
     launch: Launch::Cooperative,
     xray: false,
     // Tensor cores; the bulk copies of the weight stream; the mbarriers of its ring.
@@ -51,17 +54,77 @@ const FP8_FLAG: Variant = Variant {
 const FP8_HEAD_BF16: Variant =
     Variant { name: "fp8-head-bf16-flag", head_format: WeightFormat::Bf16, ..FP8_FLAG };
 
-/// Every variant. A row that records spans follows the row whose time they show.
-pub const TABLE: &[Variant] = &[
+impl Variant {
+    const fn apart(self, name: &'static str) -> Variant {
+        Variant { name, attention: Attention::Apart, ..self }
+    }
+
+    const fn handed(self, name: &'static str, handoff: Handoff) -> Variant {
+        Variant { name, handoff, ..self }
+    }
+
+    const fn recording(self, name: &'static str) -> Variant {
+        Variant { name, xray: true, ..self }
+    }
+}
+
+/// The rows that the ablation measures besides a basic one, for a format: the same arithmetic with
+/// other hand-offs, and with attention apart; each with the row that records it.
+macro_rules! ablation {
+    ($base:expr, $format:literal) => {
+        [
+            $base.apart(concat!($format, "-flag-apart")),
+            $base.apart("").recording(concat!($format, "-flag-apart-xray")),
+            $base.handed(concat!($format, "-counter"), Handoff::Counter),
+            $base.handed("", Handoff::Counter).recording(concat!($format, "-counter-xray")),
+            $base.handed("", Handoff::Counter).apart(concat!($format, "-counter-apart")),
+            $base
+                .handed("", Handoff::Counter)
+                .apart("")
+                .recording(concat!($format, "-counter-apart-xray")),
+            $base.handed(concat!($format, "-barrier"), Handoff::Barrier),
+            $base.handed("", Handoff::Barrier).recording(concat!($format, "-barrier-xray")),
+            $base.handed("", Handoff::Barrier).apart(concat!($format, "-barrier-apart")),
+            $base
+                .handed("", Handoff::Barrier)
+                .apart("")
+                .recording(concat!($format, "-barrier-apart-xray")),
+        ]
+    };
+}
+
+const RELEASED: [Variant; 6] = [
     BF16_FLAG,
-    Variant { name: "bf16-flag-xray", xray: true, ..BF16_FLAG },
+    BF16_FLAG.recording("bf16-flag-xray"),
     FP8_FLAG,
-    Variant { name: "fp8-flag-xray", xray: true, ..FP8_FLAG },
+    FP8_FLAG.recording("fp8-flag-xray"),
     FP8_HEAD_BF16,
-    Variant { name: "fp8-head-bf16-flag-xray", xray: true, ..FP8_HEAD_BF16 },
+    FP8_HEAD_BF16.recording("fp8-head-bf16-flag-xray"),
 ];
+const ABLATION: [[Variant; 10]; 2] = [ablation!(BF16_FLAG, "bf16"), ablation!(FP8_FLAG, "fp8")];
+
+/// Every variant: the released ones, then those that only the ablation measures.
+pub const TABLE: &[Variant] = &ALL;
+
+static ALL: [Variant; RELEASED.len() + ABLATION.as_flattened().len()] = {
+    let mut all = [BF16_FLAG; RELEASED.len() + ABLATION.as_flattened().len()];
+    let (released, others) = all.split_at_mut(RELEASED.len());
+    released.copy_from_slice(&RELEASED);
+    others.copy_from_slice(ABLATION.as_flattened());
+    all
+};
+
+/// The variants that a release embeds. The others are compiled where they run.
+pub fn released() -> impl Iterator<Item = &'static Variant> {
+    TABLE.iter().filter(|variant| variant.is_released())
+}
 
 impl Variant {
+    /// Returns whether a release embeds the row.
+    pub fn is_released(&self) -> bool {
+        RELEASED.iter().any(|row| row.name == self.name)
+    }
+
     /// Returns the row of this name.
     ///
     /// # Errors
@@ -133,6 +196,7 @@ impl Variant {
                 ("ML_FORMAT", self.format as usize),
                 ("ML_HEAD_FORMAT", self.head_format as usize),
                 ("ML_HANDOFF", self.handoff as usize),
+                ("ML_ATTENTION", self.attention as usize),
                 ("ML_LAUNCH", self.launch as usize),
                 ("ML_SHARED_BYTES", shared_bytes(&step)),
             ]

@@ -40,7 +40,7 @@ __device__ __forceinline__ void consume(Consumer& my, u32 token) {
 #pragma unroll 1
   for (; my.layer < shape::LAYERS; my.layer++) {
     normed_product<Work<Qkv, LayerFormat>, DownSums>(my, my.layer == 0);
-    attention::attend_and_project(my);
+    attention::attend_and_project<true, true>(my);
     normed_product<Work<GateUp, LayerFormat>, OProjSums>(my, false);
     down_product<Work<Down, LayerFormat>>(my);
   }
@@ -73,6 +73,7 @@ extern "C" __global__ void __launch_bounds__(shape::THREADS, 1)
     monolith_step(const __grid_constant__ abi::StepArgs args) {
   extern __shared__ __align__(128) u8 memory[];
   Shared& shared = *reinterpret_cast<Shared*>(memory);
+  Handoff::begin(args);
   xray::begin();
   if (threadIdx.x < sizeof(shared.zeros) / sizeof(u32)) reinterpret_cast<u32*>(shared.zeros)[threadIdx.x] = 0;
   if (threadIdx.x == 0) {

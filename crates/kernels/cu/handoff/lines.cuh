@@ -10,16 +10,13 @@
 // has read all it needs.
 #pragma once
 #include "../xray.cuh"
-#include "slot.cuh"
-#include "unit.cuh"
+#include "publish.cuh"
 
-struct Lines {
-  // Makes a pair of values visible to the next phase.
-  __device__ static __forceinline__ void publish(const abi::StepArgs& args, const Slot& slot, int place,
-                                                 float2 values) {
-    if (withholds(args, slot)) return;
-    ptx::store_relaxed(slot.units + place, unit_of(values, args.epoch));
-  }
+struct Lines : Publisher {
+  // Every unit says itself that it is there.
+  __device__ static __forceinline__ void begin(const abi::StepArgs&) {}
+  __device__ static __forceinline__ void finish_pieces(const abi::StepArgs&, const Shared&, const Slot&, int, int) {}
+  __device__ static __forceinline__ void finish_phase(const abi::StepArgs&, const Shared&, const Slot&) {}
 
   // Polls up to `N` units of a slot into `units`: those for which `used(at)` holds, at `place(at)`. All
   // that are missing are loaded in one go, so that a wait is one trip to L2 however many arrive late.

@@ -23,4 +23,11 @@ __device__ __forceinline__ float2 values_of(u64 unit) {
           __uint_as_float(__funnelshift_l(low, high, 24) & 0xffffff00u)};
 }
 
+// One value, all of it, and the low 16 bits of the epoch.
+__device__ __forceinline__ u64 exact_unit_of(float value, u32 epoch) {
+  return u64(__float_as_uint(value)) << 32 | (epoch & 0xffffu);
+}
+
+__device__ __forceinline__ float exact_value_of(u64 unit) { return __uint_as_float(u32(unit >> 32)); }
+
 __device__ __forceinline__ bool is_of(u64 unit, u32 epoch) { return ((u32(unit) ^ epoch) & 0xffffu) == 0; }

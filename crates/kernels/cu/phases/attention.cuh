@@ -6,6 +6,9 @@
 // less. Beyond, chunks of positions go to the ranks round-robin as in flash-decoding (split-KV), and
 // the ranks exchange their results among themselves.
 //
+// Attention may also be a phase of its own (ML_ATTENTION): up to KV_LOCAL positions the first rank alone attends,
+// and hands the output over, in all of its bits. Beyond, the exchange of the ranks' results is that hand-off.
+//
 // A lane holds the dimensions 2 l, 2 l + 1, 64 + 2 l and 65 + 2 l of a head (l its number): the pairs that
 // RoPE rotates, as the units of the exchange hold them. The KV cache keeps a row in that order.
 #pragma once
@@ -34,6 +37,8 @@ static_assert(CHUNK_ROUNDS == 2, "a warp has two positions of a chunk");
 // Positions that are added at a time.
 constexpr int TURN = 4;
 static_assert(shape::KV_AHEAD % TURN == 0, "whole turns");
+
+constexpr bool APART = ML_ATTENTION == static_cast<u32>(abi::Attention::Apart);
 
 constexpr float MINUS_INFINITY = -__builtin_huge_valf();
 
@@ -153,7 +158,7 @@ __device__ __forceinline__ void gather_heads(Consumer& my, u32 layer, int kv_hea
                                              const HeadConstants& constants, Heads<H>& heads) {
   xray::note(my.log, abi::Moment::AskedHeads, layer);
   inject_delay(my.args, layer, abi::Phase::Qkv);
-  const Slot from = slot_of(my.args, layer, abi::Phase::Qkv, shape::QKV_SLOT);
+  const Slot from = slot_of(my.args, layer, abi::Phase::Qkv, shape::QKV_SLOT).of(kv_head);
   constexpr int N = 2 * H + 4;
   const int first = kv_head * HEADS + my.warp() / WARPS<H> * H;
   const auto used = [&](int at) { return at < 2 * H || has_newest; };
@@ -407,7 +412,15 @@ __device__ __forceinline__ Slot partials_of(const abi::StepArgs& args, u32 layer
   return {units, layer, abi::Phase::Attention};
 }
 
+// The output of a KV head's query heads, where attention is a phase of its own: a unit a value.
+__device__ __forceinline__ Slot output_of(const abi::StepArgs& args, u32 layer, int kv_head) {
+  u64* units = args.slots + shape::OUTPUTS_BASE + u64(layer) * shape::LAYER_OUTPUTS +
+               u64(kv_head) * shape::OUTPUT_LINE;
+  return {units, layer, abi::Phase::Attention};
+}
+
 using Output = OutputWork;
+static_assert(Output::SLICES == ATTENTION_WARPS, "the warps that publish");
 
 // This warp's slice of the group's dimensions, and its head.
 __device__ __forceinline__ int slice_of(const Consumer& my) { return my.warp() % Output::SLICES; }
@@ -429,6 +442,7 @@ __device__ __forceinline__ void publish_share(Consumer& my, u32 layer, Item item
     Handoff::publish(my.args, to, pair % HEAD_PAIRS, all.output);
     if (pair % HEAD_PAIRS == 0) Handoff::publish(my.args, to, HEAD_PAIRS, {all.largest, all.weights});
   }
+  Handoff::finish_pieces(my.args, my.shared, partials_of(my.args, layer, 0, 0), item.kv_head, item.kv_head + 1);
 }
 
 // Gathers the ranks' partial results: a warp takes its slice of every ITEM_TILES-th rank, and stores their
@@ -441,7 +455,8 @@ __device__ __forceinline__ void gather_shares(Consumer& my, u32 layer, Item item
 #pragma unroll
   for (int at = 0; at < Output::LANE_PAIRS; at++) {
     const int pair = pair_of(my, at), head = pair / HEAD_PAIRS;
-    const Slot from = partials_of(my.args, layer, item.kv_head * HEADS + head, 0);
+    const Slot first = partials_of(my.args, layer, item.kv_head * HEADS + head, 0);
+    const Slot from = first.of(item.kv_head, splits);
     const auto rank = [&](int of) { return group + of / 2 * shape::ITEM_TILES; };
     const auto used = [&](int of) { return rank(of) < splits; };
     const auto place = [&](int of) {
@@ -472,9 +487,8 @@ __device__ __forceinline__ void gather_shares(Consumer& my, u32 layer, Item item
   xray::note(my.log, abi::Moment::Gathered);
 }
 
-// The warp's slice of the attention's output, as its activation.
-__device__ __forceinline__ void keep_output(Consumer& my, bool is_local) {
-  float2 values[Output::LANE_PAIRS];
+// The warp's slice of the attention's output, scaled as the product needs it.
+__device__ __forceinline__ void combine_output(Consumer& my, bool is_local, float2 (&values)[Output::LANE_PAIRS]) {
 #pragma unroll
   for (int at = 0; at < Output::LANE_PAIRS; at++) {
     const int pair = pair_of(my, at), head = pair / HEAD_PAIRS;
@@ -486,12 +500,55 @@ __device__ __forceinline__ void keep_output(Consumer& my, bool is_local) {
     const float factor = Output::Format::X_SCALE * ptx::reciprocal(all.weights);
     values[at] = {all.output.x * factor, all.output.y * factor};
   }
+}
+
+// Makes it the warp's activation.
+__device__ __forceinline__ void set_output(Consumer& my, const float2 (&values)[Output::LANE_PAIRS]) {
 #pragma unroll
   for (int at = 0; at < Output::LANE_PAIRS; at++) {
     const int mine = at * 32 + my.lane();
     if (mine < Output::SLICE_COLUMNS / 2) activation::set(my.x_pair() + at * 32 * 4, values[at]);
   }
   __syncwarp();
+}
+
+__device__ __forceinline__ void keep_output(Consumer& my, bool is_local) {
+  float2 values[Output::LANE_PAIRS];
+  combine_output(my, is_local, values);
+  set_output(my, values);
+}
+
+// Publishes the output of a KV head: a warp a slice.
+__device__ __forceinline__ void publish_output(Consumer& my, u32 layer, int kv_head) {
+  if (my.warp() >= Output::SLICES) return;
+  const Slot to = output_of(my.args, layer, kv_head);
+  float2 values[Output::LANE_PAIRS];
+  combine_output(my, true, values);
+#pragma unroll
+  for (int at = 0; at < Output::LANE_PAIRS; at++) {
+    if (at * 32 + my.lane() >= Output::SLICE_COLUMNS / 2 || has_failed(my.shared)) continue;
+    Handoff::publish_exact(my.args, to, 2 * pair_of(my, at), values[at].x);
+    Handoff::publish_exact(my.args, to, 2 * pair_of(my, at) + 1, values[at].y);
+  }
+  Handoff::finish_pieces(my.args, my.shared, to, kv_head, kv_head + 1);
+}
+
+// Gathers the warp's slice of a KV head's output, as its activation.
+__device__ __forceinline__ void gather_output(Consumer& my, u32 layer, int kv_head) {
+  xray::note(my.log, abi::Moment::AskedPartials, layer);
+  inject_delay(my.args, layer, abi::Phase::Attention);
+  const Slot from = output_of(my.args, layer, kv_head).of(kv_head);
+  const auto used = [&](int of) { return of / 2 * 32 + my.lane() < Output::SLICE_COLUMNS / 2; };
+  const auto place = [&](int of) { return 2 * pair_of(my, of / 2) + of % 2; };
+  u64 units[2 * Output::LANE_PAIRS];
+  gather(my, from, used, place, units);
+  xray::note(my.log, abi::Moment::Gathered);
+  float2 values[Output::LANE_PAIRS];
+#pragma unroll
+  for (int at = 0; at < Output::LANE_PAIRS; at++) {
+    values[at] = {exact_value_of(units[2 * at]), exact_value_of(units[2 * at + 1])};
+  }
+  set_output(my, values);
 }
 
 // Takes an item's weights: this warp's tile and slice.
@@ -554,12 +611,67 @@ __device__ __forceinline__ void exchange_shares(Consumer& my, int splits) {
     publish_share(my, my.layer, item);
     write_newest(my, my.layer, item.kv_head, newest);
   }
+  if (my.warp() < Output::SLICES) Handoff::finish_phase(my.args, my.shared, partials_of(my.args, my.layer, 0, 0));
 }
 
+// Attention as a phase of its own, up to KV_LOCAL positions: the first ranks attend and publish.
+__device__ __forceinline__ void attend_apart(Consumer& my) {
+#pragma unroll 1
+  for (int index = 0; index < items_of(my); index++) {
+    my.begin_phase(abi::Phase::OProj);
+    const Item item = item_at(my, index);
+    // Items are in order of their ranks.
+    if (item.rank > 0) break;
+    xray::note(my.log, abi::Moment::Attends, my.layer);
+    const HeadConstants constants = head_constants(my, my.layer);
+    Loaded<LOCAL_HEADS> loaded;
+    load_positions<LOCAL_HEADS>(my, my.layer, item.kv_head, {0, 1}, 0, loaded);
+    // As in exchange_shares.
+    wait_for_buffer(my, my.round % 2);
+    if (index > 0) my.sync();
+    const Newest newest = attend<LOCAL_HEADS>(my, my.layer, item, {0, 1}, true, constants, loaded);
+    xray::note(my.log, abi::Moment::Arrived);
+    my.sync();
+    xray::note(my.log, abi::Moment::Passed);
+    publish_output(my, my.layer, item.kv_head);
+    write_newest(my, my.layer, item.kv_head, newest);
+  }
+  if (my.warp() < Output::SLICES) Handoff::finish_phase(my.args, my.shared, output_of(my.args, my.layer, 0));
+}
+
+// The O projection of an output that other blocks have handed over.
+__device__ __forceinline__ void project_output(Consumer& my) {
+#pragma unroll 1
+  for (int index = 0; index < items_of(my); index++) {
+    my.begin_phase(abi::Phase::OProj);
+    const Item item = item_at(my, index);
+    uint4 a[Output::STEPS];
+    const int buffer = my.round % 2;
+    take_output_weights(my, my.layer, a);
+    wait_for_buffer(my, buffer);
+    gather_output(my, my.layer, item.kv_head);
+    multiply<1, Output::STEPS>(my, a, buffer);
+    end_round(my, buffer);
+  }
+}
+
+__device__ __forceinline__ int splits_of(const Consumer& my) {
+  return shape::active_splits(my.args.position + 1, shape::KV_CHUNK, shape::SPLITS, shape::KV_LOCAL);
+}
+
+// Attention and the O projection, or what of them comes before attention's hand-off, if there is one between
+// them (ATTENDS), or after it (PROJECTS).
+template <bool ATTENDS, bool PROJECTS>
 __device__ __forceinline__ void attend_and_project(Consumer& my) {
-  const int splits = shape::active_splits(my.args.position + 1, shape::KV_CHUNK, shape::SPLITS, shape::KV_LOCAL);
+  const int splits = splits_of(my);
   const bool is_local = splits == 1;
-  if (!is_local) exchange_shares(my, splits);
+  if (ATTENDS && !is_local) exchange_shares(my, splits);
+  if (APART && is_local) {
+    if (ATTENDS) attend_apart(my);
+    if (PROJECTS) project_output(my);
+    return;
+  }
+  if (!PROJECTS) return;
 #pragma unroll 1
   for (int index = 0; index < items_of(my); index++) {
     my.begin_phase(abi::Phase::OProj);

@@ -280,8 +280,9 @@ __device__ __forceinline__ void down_product(Consumer& my) {
     xray::note(my.log, abi::Moment::Entered, xray::matvec(my.layer, W::ROW));
     uint4 a[W::STEPS];
     take_weights<W>(my, my.layer, a);
-    const Slot from = slot_of(my.args, my.layer, abi::Phase::GateUp, shape::GATE_UP_SLOT);
-    const int buffer = my.round % 2, begin = item % shape::DOWN_SPLITS * (W::COLUMNS / 2);
+    const int split = item % shape::DOWN_SPLITS;
+    const Slot from = slot_of(my.args, my.layer, abi::Phase::GateUp, shape::GATE_UP_SLOT).of(split);
+    const int buffer = my.round % 2, begin = split * (W::COLUMNS / 2);
     wait_for_buffer(my, buffer);
     xray::note(my.log, abi::Moment::Asked, xray::matvec(my.layer, W::ROW));
     const auto used = [&](int at) { return W::has_pair(at * 32 + my.lane(), my.warp()); };
