@@ -36,7 +36,8 @@ const SM_90A: ArchRow = ArchRow {
         // 128 items of the O and down projections, 256 and 384 tiles of QKV and gate and up: all
         // whole.
         grid: 128,
-        flight: 2,
+        // Where every phase is a kernel, nobody waits behind its copies.
+        flight: if variant.is_by_phase() { 10 } else { 2 },
         head_flight: if variant.format.bits() <= 8 { 8 } else { 4 },
         stages: 10,
         ..plain()
@@ -49,10 +50,10 @@ const SM_120A: ArchRow = ArchRow {
     capability: 120,
     shared_bytes_max: 99 * 1024,
     has_e2m1: true,
-    tuning: |_| Tuning {
+    tuning: |variant| Tuning {
         consumer_warps: 16,
         grid: 128,
-        flight: 2,
+        flight: if variant.is_by_phase() { 3 } else { 2 },
         head_flight: 3,
         stages: 3,
         // With 8, ptxas spills a register or two.

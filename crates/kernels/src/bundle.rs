@@ -90,7 +90,7 @@ pub fn build(
                 progress(&format!("{} {arch} {shape}", variant.name), built.len(), total);
                 let options = options(arch, shape, variant);
                 let begun = Instant::now();
-                let compiled = nvrtc.compile(sources, arch, &options)?;
+                let compiled = nvrtc.compile(&sources.of(variant), arch, &options)?;
                 let took = begun.elapsed();
                 let info = CubinInfo::read(&compiled.cubin)?;
                 let key = sources.key(&options);

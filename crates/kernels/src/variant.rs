@@ -1,5 +1,6 @@
 //! The variant table: every kernel is a row of it.
 
+use crate::source::{ENTRY, ENTRY_OF_PHASES, KERNEL, KERNELS_OF_PHASES};
 use crate::{Arch, KernelError, Shape};
 use monolith_abi::formats::FormatMap;
 use monolith_abi::step::{Step, Tuning, shared_bytes};
@@ -63,13 +64,18 @@ impl Variant {
         Variant { name, handoff, ..self }
     }
 
+    const fn by_phase(self, name: &'static str, launch: Launch) -> Variant {
+        Variant { name, handoff: Handoff::Boundary, launch, ..self }
+    }
+
     const fn recording(self, name: &'static str) -> Variant {
         Variant { name, xray: true, ..self }
     }
 }
 
 /// The rows that the ablation measures besides a basic one, for a format: the same arithmetic with
-/// other hand-offs, and with attention apart; each with the row that records it.
+/// other hand-offs, and with attention apart. Each has a row that records it, unless every phase is
+/// a kernel.
 macro_rules! ablation {
     ($base:expr, $format:literal) => {
         [
@@ -89,6 +95,12 @@ macro_rules! ablation {
                 .handed("", Handoff::Barrier)
                 .apart("")
                 .recording(concat!($format, "-barrier-apart-xray")),
+            $base.by_phase(concat!($format, "-graph"), Launch::Graph),
+            $base.by_phase("", Launch::Graph).apart(concat!($format, "-graph-apart")),
+            $base.by_phase(concat!($format, "-dependent-graph"), Launch::DependentGraph),
+            $base
+                .by_phase("", Launch::DependentGraph)
+                .apart(concat!($format, "-dependent-graph-apart")),
         ]
     };
 }
@@ -101,7 +113,7 @@ const RELEASED: [Variant; 6] = [
     FP8_HEAD_BF16,
     FP8_HEAD_BF16.recording("fp8-head-bf16-flag-xray"),
 ];
-const ABLATION: [[Variant; 10]; 2] = [ablation!(BF16_FLAG, "bf16"), ablation!(FP8_FLAG, "fp8")];
+const ABLATION: [[Variant; 14]; 2] = [ablation!(BF16_FLAG, "bf16"), ablation!(FP8_FLAG, "fp8")];
 
 /// Every variant: the released ones, then those that only the ablation measures.
 pub const TABLE: &[Variant] = &ALL;
@@ -120,6 +132,21 @@ pub fn released() -> impl Iterator<Item = &'static Variant> {
 }
 
 impl Variant {
+    /// Returns whether every phase is a kernel.
+    pub fn is_by_phase(&self) -> bool {
+        self.launch != Launch::Cooperative
+    }
+
+    /// Returns the path of the file that is compiled for the row.
+    pub fn entry(&self) -> &'static str {
+        if self.is_by_phase() { ENTRY_OF_PHASES } else { ENTRY }
+    }
+
+    /// Returns the names of the row's kernels.
+    pub fn kernels(&self) -> &'static [&'static str] {
+        if self.is_by_phase() { &KERNELS_OF_PHASES } else { &[KERNEL] }
+    }
+
     /// Returns whether a release embeds the row.
     pub fn is_released(&self) -> bool {
         RELEASED.iter().any(|row| row.name == self.name)

@@ -86,7 +86,8 @@ fn headline(variant: &Variant) -> &'static Variant {
 }
 
 fn every_row_has_its_recording_row_and_back() {
-    for variant in TABLE {
+    // Nothing ties one kernel's records to the next one's.
+    for variant in TABLE.iter().filter(|variant| !variant.is_by_phase()) {
         let (headline, recorded) = (headline(variant), recorded(variant));
         assert!(!headline.xray && recorded.xray);
         assert_eq!(headline.recorded(), Some(recorded));

@@ -14,7 +14,8 @@ use std::sync::Arc;
 pub(super) struct Gpu {
     pub(super) context: Arc<CudaContext>,
     pub(super) stream: Arc<CudaStream>,
-    pub(super) kernel: CudaFunction,
+    /// The row's kernels, in its order.
+    pub(super) kernels: Vec<CudaFunction>,
     pub(super) kernel_key: String,
     pub(super) cubin_sha256: String,
     pub(super) nvrtc: Option<String>,
@@ -79,9 +80,14 @@ pub(super) fn open(device: usize, variant: &Variant, config: &Config) -> Result<
     let cubin = monolith_kernels::load(arch, &shape, variant)?;
     let step = variant.step(arch, &shape);
     let module = context.load_module(Ptx::from_binary(cubin.bytes.to_vec())).map_err(gpu_error)?;
-    let kernel = module.load_function("monolith_step").map_err(gpu_error)?;
     let dynamic = CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
-    kernel.set_attribute(dynamic, shared_bytes(&step) as i32).map_err(gpu_error)?;
+    let find = |name: &&str| {
+        let kernel = module.load_function(name)?;
+        kernel.set_attribute(dynamic, shared_bytes(&step) as i32)?;
+        Ok(kernel)
+    };
+    let kernels: Result<Vec<_>, _> = variant.kernels().iter().map(find).collect();
+    let kernels = kernels.map_err(gpu_error)?;
     let count = CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT;
     let multiprocessors = context.attribute(count).map_err(gpu_error)? as usize;
     let rate = CUdevice_attribute::CU_DEVICE_ATTRIBUTE_CLOCK_RATE;
@@ -89,7 +95,7 @@ pub(super) fn open(device: usize, variant: &Variant, config: &Config) -> Result<
     Ok(Gpu {
         clock_hz: 1000 * u64::from(clock_khz.unsigned_abs()),
         stream: context.new_stream().map_err(gpu_error)?,
-        kernel,
+        kernels,
         cubin_sha256: cubin.sha256(),
         nvrtc: cubin.info.compiler,
         kernel_key: cubin.key,

@@ -576,7 +576,8 @@ __device__ __forceinline__ void arrive_attended(Consumer& my) {
 
 // Every warp arrives for every item of every layer, whatever has failed, so this wait ends.
 __device__ __forceinline__ void wait_for_attended(Consumer& my, int item, int items) {
-  const u32 parity = (my.layer * u32(items) + u32(item)) % 2;
+  const u32 before = BY_PHASE ? 0 : my.layer * u32(items);
+  const u32 parity = (before + u32(item)) % 2;
   while (!ptx::mbarrier_try_wait(my.shared.attended, parity)) {}
 }
 

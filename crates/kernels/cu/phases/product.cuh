@@ -96,6 +96,52 @@ __device__ __forceinline__ void begin_residual(Consumer& my, u32 token) {
   }
 }
 
+// The residual stream between kernels of a phase each, a unit a pair: qkv leaves one of the two for gate and up,
+// which leaves the other one for the next layer's qkv, or for the head. So no kernel writes what others of its
+// blocks read.
+template <class W>
+__device__ __forceinline__ u64* carried(const Consumer& my, bool out) {
+  const int which = (W::ROW.phase == abi::Phase::GateUp) == out;
+  return my.args.slots + shape::RESIDUAL_BASE + which * shape::RESIDUAL_UNITS +
+         my.warp() * (shape::RESIDUAL_FLOATS / 2) + my.lane();
+}
+
+// This lane's pairs of it, loaded before a gather and kept behind it: one trip to L2 for both. Empty where the
+// stream stays in the block.
+template <class W, bool LOADS>
+struct Carried {
+  __device__ __forceinline__ void load(const Consumer&) {}
+  __device__ __forceinline__ void keep(Consumer&) {}
+};
+template <class W>
+struct Carried<W, true> {
+  u64 pairs[W::LANE_PAIRS];
+
+  __device__ __forceinline__ void load(const Consumer& my) {
+#pragma unroll
+    for (int at = 0; at < W::LANE_PAIRS; at++) pairs[at] = ptx::load_relaxed(carried<W>(my, false) + at * 32);
+  }
+
+  __device__ __forceinline__ void keep(Consumer& my) {
+#pragma unroll
+    for (int at = 0; at < W::LANE_PAIRS; at++) {
+      residual(my, at) = {__uint_as_float(u32(pairs[at])), __uint_as_float(u32(pairs[at] >> 32))};
+    }
+  }
+};
+
+// Leaves it for the next kernels: every block has all of it, so one block does.
+template <class W>
+__device__ __forceinline__ void carry(Consumer& my) {
+  if (blockIdx.x != 0 || W::ROW.phase == abi::Phase::LmHead) return;
+#pragma unroll
+  for (int at = 0; at < W::LANE_PAIRS; at++) {
+    const float2 pair = residual(my, at);
+    ptx::store_relaxed(carried<W>(my, true) + at * 32,
+                       u64(__float_as_uint(pair.y)) << 32 | __float_as_uint(pair.x));
+  }
+}
+
 // The sum of `COUNT` values, as a tree.
 template <int COUNT>
 __device__ __forceinline__ float2 sum_of(const u64* units) {
@@ -122,7 +168,10 @@ __device__ __forceinline__ void add_to_residual(Consumer& my, const Slot& from) 
   const auto place = [&](int at) { return From::place(W::pair_of(mine(at), my.warp()), at % From::SUMS); };
   inject_delay(my.args, from.layer, from.phase);
   u64 units[N];
+  Carried<W, BY_PHASE> before;
+  before.load(my);
   gather(my, from, used, place, units);
+  before.keep(my);
 #pragma unroll
   for (int at = 0; at < W::LANE_PAIRS; at++) {
     if (!used(at * From::SUMS)) continue;
@@ -255,6 +304,7 @@ __device__ __forceinline__ void normed_product(Consumer& my, bool is_first) {
       xray::note(my.log, abi::Moment::Asked, xray::matvec(my.layer, W::ROW));
       if (!is_first) add_to_residual<W, From>(my, input_of<W>(my));
       xray::note(my.log, abi::Moment::Gathered);
+      if (BY_PHASE) carry<W>(my);
 #pragma unroll
       for (int at = 0; at < W::LANE_PAIRS; at++) {
         const float2 value = residual(my, at);

@@ -7,6 +7,9 @@
 
 __device__ constexpr int ceiling(int a, int b) { return (a + b - 1) / b; }
 
+// Whether every phase is a kernel.
+constexpr bool BY_PHASE = ML_LAUNCH != static_cast<u32>(abi::Launch::Cooperative);
+
 // Where a block keeps which pieces of each matvec are its own.
 enum ShareAt : int { QKV_SHARE, O_PROJ_SHARE, GATE_UP_SHARE, DOWN_SHARE, HEAD_SHARE };
 
@@ -141,6 +144,12 @@ __device__ __forceinline__ void find_shares(Shared& shared) {
   shared.shares[GATE_UP_SHARE] = share_of(shape::tiles(shape::GATE_UP_DIM, shape::TILE_ROWS));
   shared.shares[DOWN_SHARE] = share_of(DOWN_ITEMS);
   shared.shares[HEAD_SHARE] = share_of(shape::tiles(shape::VOCAB, shape::TILE_ROWS));
+}
+
+// The same of one matvec of whole tiles.
+template <class W>
+__device__ __forceinline__ void find_share_of(Shared& shared) {
+  shared.shares[W::SHARE_AT] = share_of(shape::tiles(W::ROW.rows, shape::TILE_ROWS));
 }
 
 // Rounds of this block's tiles, one at least.

@@ -96,6 +96,12 @@ __device__ __forceinline__ void add_relaxed(u32* to, u32 count) {
   asm volatile("red.relaxed.gpu.global.add.u32 [%0], %1;" ::"l"(to), "r"(count) : "memory");
 }
 
+__device__ __forceinline__ u32 fetch_add_relaxed(u32* to, u32 count) {
+  u32 before;
+  asm volatile("atom.relaxed.gpu.global.add.u32 %0, [%1], %2;" : "=r"(before) : "l"(to), "r"(count) : "memory");
+  return before;
+}
+
 // Orders what this thread did, and what it knows of others through barriers, before what it does from now on.
 __device__ __forceinline__ void fence_gpu() { asm volatile("fence.acq_rel.gpu;" ::: "memory"); }
 

@@ -20,6 +20,10 @@ struct Loader {
   ::xray::Stamps stamps;
   // Copies issued so far.
   u32 issued = 0;
+  // Where every phase is a kernel: whether only those copies are issued that wait for nothing; and how many were
+  // issued so, which the second walk through the same stages leaves out.
+  bool is_first = false;
+  u32 before = 0;
 
   // Waits until fewer than `most` copies are in flight: more only lengthen the queue before the
   // exchange (notes/chain.md). Returns false on abort.
@@ -41,6 +45,13 @@ struct Loader {
                                              abi::Phase phase) {
     const int stage = cursor.stage();
     const u32 most = phase == abi::Phase::LmHead ? shape::HEAD_FLIGHT : shape::FLIGHT;
+    if constexpr (BY_PHASE) {
+      if (is_first && issued == shape::smaller(most, shape::STAGES)) return false;
+      if (before > 0) {
+        before--;
+        return true;
+      }
+    }
     if (!wait_for_flight(most, layer, phase)) return false;
     if (!is_empty(shared, cursor)) {
       xray::waits_for_stage(stamps);
