@@ -25,6 +25,7 @@ const CPU: Tuning = Tuning {
     kv_splits: 0,
     kv_local: 1,
     kv_ahead: 0,
+    residents: 0,
     xray: 0,
 };
 

@@ -48,6 +48,8 @@ constexpr int KV_SPLITS = ML_KV_SPLITS;
 constexpr int KV_LOCAL = ML_KV_LOCAL;
 // Positions whose keys and values a warp loads before it uses the first.
 constexpr int KV_AHEAD = ML_KV_AHEAD;
+// Blocks that share a multiprocessor: of one kernel and the next, where each is a phase.
+constexpr int RESIDENTS = ML_RESIDENTS;
 // 1 if spans are recorded, else 0.
 constexpr int XRAY = ML_XRAY;
 

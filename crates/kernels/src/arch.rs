@@ -1,6 +1,7 @@
 //! The GPU architectures that the kernels are compiled for, and their limits.
 
 use crate::{KernelError, Variant};
+use monolith_abi::Launch;
 use monolith_abi::step::Tuning;
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -39,7 +40,10 @@ const SM_90A: ArchRow = ArchRow {
         // Where every phase is a kernel, nobody waits behind its copies.
         flight: if variant.is_by_phase() { 10 } else { 2 },
         head_flight: if variant.format.bits() <= 8 { 8 } else { 4 },
-        stages: 10,
+        // Two blocks of successive kernels share an SM, and so its memory: the second one's first
+        // stages fill while the first one computes.
+        stages: if overlaps(variant) { 4 } else { 10 },
+        residents: if overlaps(variant) { 2 } else { 1 },
         ..plain()
     },
 };
@@ -62,6 +66,11 @@ const SM_120A: ArchRow = ArchRow {
     },
 };
 
+/// Whether a kernel's blocks start while those of the kernel before it run.
+fn overlaps(variant: &Variant) -> bool {
+    variant.launch == Launch::DependentGraph
+}
+
 /// The numbers that are the same on both.
 const fn plain() -> Tuning {
     Tuning {
@@ -75,6 +84,7 @@ const fn plain() -> Tuning {
         kv_splits: 16,
         kv_local: 64,
         kv_ahead: 8,
+        residents: 1,
         xray: 0,
     }
 }

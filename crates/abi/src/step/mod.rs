@@ -59,6 +59,8 @@ wire_inputs! {
         kv_local;
         /// Positions whose keys and values a warp loads before it uses the first.
         kv_ahead;
+        /// Blocks that share a multiprocessor: of one kernel and the next, where each is a phase.
+        residents;
         /// 1 if spans are recorded, else 0.
         xray;
     }
@@ -329,6 +331,7 @@ mod tests {
             kv_splits: 16,
             kv_local: 64,
             kv_ahead: 8,
+            residents: 1,
             xray: 1,
         };
         let sizes = Sizes::of(&dims, &tuning);

@@ -154,8 +154,7 @@ impl CudaEngine {
         let mut args = params::args(&pack, options, context)?;
         buffers.point(&stream, &mut args);
         args.fault = fault.device_address();
-        let launch =
-            launch::strategy(variant, gpu.kernels, &gpu.step, blocks, &stream, &args)?;
+        let launch = launch::strategy(variant, gpu.kernels, &gpu.step, blocks, &stream, &args)?;
         Ok(CudaEngine {
             info: EngineInfo {
                 engine: "cuda",

@@ -173,15 +173,16 @@ __device__ __forceinline__ void run(const abi::StepArgs& args, const abi::PhaseA
   }
 }
 
-#define MONOLITH_KERNEL(NAME, KERNEL)                                                                       \
-  extern "C" __global__ void __launch_bounds__(shape::THREADS, 1)                                           \
+// Attention needs the registers of a whole SM: its blocks overlap with no other kernel's.
+#define MONOLITH_KERNEL(NAME, KERNEL, RESIDENTS)                                                            \
+  extern "C" __global__ void __launch_bounds__(shape::THREADS, RESIDENTS)                                   \
       NAME(const __grid_constant__ abi::StepArgs args, const __grid_constant__ abi::PhaseArgs of) {         \
     run<KERNEL>(args, of);                                                                                  \
   }
 
-MONOLITH_KERNEL(monolith_qkv, QkvKernel)
-MONOLITH_KERNEL(monolith_attention, AttentionKernel)
-MONOLITH_KERNEL(monolith_o_proj, OProjKernel)
-MONOLITH_KERNEL(monolith_gate_up, GateUpKernel)
-MONOLITH_KERNEL(monolith_down, DownKernel)
-MONOLITH_KERNEL(monolith_head, HeadKernel)
+MONOLITH_KERNEL(monolith_qkv, QkvKernel, shape::RESIDENTS)
+MONOLITH_KERNEL(monolith_attention, AttentionKernel, 1)
+MONOLITH_KERNEL(monolith_o_proj, OProjKernel, attention::APART ? shape::RESIDENTS : 1)
+MONOLITH_KERNEL(monolith_gate_up, GateUpKernel, shape::RESIDENTS)
+MONOLITH_KERNEL(monolith_down, DownKernel, shape::RESIDENTS)
+MONOLITH_KERNEL(monolith_head, HeadKernel, shape::RESIDENTS)

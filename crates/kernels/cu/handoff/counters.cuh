@@ -6,7 +6,7 @@
 //   by the grid a counter of every phase: each block counts itself, also one without pieces, as in a barrier
 //               of the grid, and waits for all
 //
-// Ordering. The warp's stores come before its __syncwarp, that before the fence of the lanes that count, and
+// Ordering. The warp's stores come before a vote of its lanes and __syncwarp, those before the fence of the lanes that count, and
 // that before their additions; a consumer that loads the full count with acquire sees the stores.
 //
 // A counter exists COUNTER_COPIES times, in lines of its own: a lane adds to each, and each consumer warp of a
@@ -38,8 +38,7 @@ struct Counters : Publisher {
   // Called by a whole warp that has published these pieces of a phase.
   __device__ static __forceinline__ void finish_pieces(const abi::StepArgs& args, const Shared& shared,
                                                        const Slot& slot, int first, int end) {
-    if (BY_GRID || withholds(args, slot) || has_failed(shared)) return;
-    release();
+    if (BY_GRID || withholds(args, slot) || !release(shared)) return;
     if (threadIdx.x % 32 >= shape::COUNTER_COPIES) return;
 #pragma unroll 1
     while (first < end) {
@@ -54,8 +53,7 @@ struct Counters : Publisher {
   // Called by a whole warp, once a phase: it has published all that it publishes there.
   __device__ static __forceinline__ void finish_phase(const abi::StepArgs& args, const Shared& shared,
                                                       const Slot& slot) {
-    if (!BY_GRID || withholds(args, slot) || has_failed(shared)) return;
-    release();
+    if (!BY_GRID || withholds(args, slot) || !release(shared)) return;
     if (threadIdx.x % 32 >= shape::COUNTER_COPIES) return;
     ptx::add_relaxed(counter_of(args, slot, 0, threadIdx.x % 32), 1);
   }
@@ -122,10 +120,13 @@ struct Counters : Publisher {
     }
   }
 
-  // What the warp has stored comes before what its lanes count from now on.
-  __device__ static __forceinline__ void release() {
+  // What the warp has stored comes before what its lanes count from now on. Returns false if the block has
+  // failed, and then counts nothing.
+  __device__ static __forceinline__ bool release(const Shared& shared) {
+    const bool failed = __any_sync(~0u, has_failed(shared));
     __syncwarp();
     ptx::fence_gpu();
+    return !failed;
   }
 
   template <int N, class Used, class Place>

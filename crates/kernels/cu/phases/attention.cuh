@@ -651,7 +651,7 @@ __device__ __forceinline__ void project_output(Consumer& my) {
     take_output_weights(my, my.layer, a);
     wait_for_buffer(my, buffer);
     gather_output(my, my.layer, item.kv_head);
-    multiply<1, Output::STEPS>(my, a, buffer);
+    multiply<1, Output::STEPS, Output::CHAINS>(my, a, buffer);
     end_round(my, buffer);
   }
 }
@@ -701,7 +701,7 @@ __device__ __forceinline__ void attend_and_project(Consumer& my) {
     wait_for_attended(my, index, items_of(my));
     xray::note(my.log, abi::Moment::Passed);
     keep_output(my, is_local);
-    multiply<1, Output::STEPS>(my, a, buffer);
+    multiply<1, Output::STEPS, Output::CHAINS>(my, a, buffer);
     end_round(my, buffer);
   }
 }

@@ -191,11 +191,9 @@ __device__ __forceinline__ void keep(Consumer& my, int mine, float2 value) {
 // The sums of a tile's rows 8 i + lane / 4, i of 0 and 1, over the columns of `STEPS` steps: of both parts
 // of the activation, in lanes that are multiples of four.
 // `squares`, a lane's part of another sum, is added up over the warp meanwhile: shuffles and MMAs take turns.
-template <int TILES, int STEPS, bool SQUARES>
+template <int TILES, int STEPS, int CHAINS, bool SQUARES>
 __device__ __forceinline__ void products(u32 x, const uint4 (&a)[TILES * STEPS], float2 (&rows)[TILES],
                                          float& squares) {
-  // Two chains of sums where registers allow it, so that no MMA waits for the one just before it.
-  constexpr int CHAINS = TILES <= 2 ? 2 : 1;
   int distance = SQUARES ? 16 : 0;
   float sums[TILES][CHAINS][4];
 #pragma unroll
@@ -226,11 +224,11 @@ __device__ __forceinline__ void products(u32 x, const uint4 (&a)[TILES * STEPS],
 
 // Multiplies the fragments in registers by the warp's activation, and puts the rows' sums where the
 // epilogue finds them.
-template <int TILES, int STEPS, bool SQUARES>
+template <int TILES, int STEPS, int CHAINS, bool SQUARES>
 __device__ __forceinline__ void multiply(Consumer& my, const uint4 (&a)[TILES * STEPS], int buffer,
                                          float& squares) {
   float2 rows[TILES];
-  products<TILES, STEPS, SQUARES>(my.x_operand, a, rows, squares);
+  products<TILES, STEPS, CHAINS, SQUARES>(my.x_operand, a, rows, squares);
   if (my.lane() % 4 != 0) return;
   constexpr u32 ROW = sizeof(my.shared.partial[0][0]);
   const u32 to = ptx::shared_address(&my.shared.partial[buffer][my.lane() / 4][my.warp()]);
@@ -242,10 +240,10 @@ __device__ __forceinline__ void multiply(Consumer& my, const uint4 (&a)[TILES * 
 }
 
 // The same where nothing else is added up.
-template <int TILES, int STEPS>
+template <int TILES, int STEPS, int CHAINS>
 __device__ __forceinline__ void multiply(Consumer& my, const uint4 (&a)[TILES * STEPS], int buffer) {
   float none = 0.f;
-  multiply<TILES, STEPS, false>(my, a, buffer, none);
+  multiply<TILES, STEPS, CHAINS, false>(my, a, buffer, none);
 }
 
 // Ends a round: the partial sums are the epilogue's.
@@ -313,7 +311,7 @@ __device__ __forceinline__ void normed_product(Consumer& my, bool is_first) {
       }
       __syncwarp();
     }
-    multiply<W::TILES, W::STEPS, true>(my, a, buffer, squares);
+    multiply<W::TILES, W::STEPS, W::CHAINS, true>(my, a, buffer, squares);
     if (gathers && my.lane() == 0) my.shared.squares[buffer][my.warp()] = squares;
     end_round(my, buffer);
     gathers = false;
@@ -348,7 +346,7 @@ __device__ __forceinline__ void down_product(Consumer& my) {
       keep<W>(my, at * 32 + my.lane(), used(at) ? values_of(units[at]) : float2{0.f, 0.f});
     }
     __syncwarp();
-    multiply<W::TILES, W::STEPS>(my, a, buffer);
+    multiply<W::TILES, W::STEPS, W::CHAINS>(my, a, buffer);
     end_round(my, buffer);
   }
 }

@@ -19,7 +19,11 @@ impl Strategy for Cooperative {
         1
     }
 
-    unsafe fn launch(&mut self, stream: &Arc<CudaStream>, args: &StepArgs) -> Result<(), EngineError> {
+    unsafe fn launch(
+        &mut self,
+        stream: &Arc<CudaStream>,
+        args: &StepArgs,
+    ) -> Result<(), EngineError> {
         let param = Param(*args);
         let mut launch = stream.launch_builder(&self.function);
         launch.arg(&param);
