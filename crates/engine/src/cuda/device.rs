@@ -73,6 +73,9 @@ fn find(device: usize) -> Result<(Arc<CudaContext>, String, Arch), EngineError> 
     Ok((context, name, arch))
 }
 
+/// A multiprocessor's memory, in percent of what can be shared memory.
+const CARVEOUT_ALL_SHARED: i32 = 100;
+
 /// Finds the GPU and loads the kernel for it.
 pub(super) fn open(device: usize, variant: &Variant, config: &Config) -> Result<Gpu, EngineError> {
     let shape = Shape::of(config).map_err(KernelError::from)?;
@@ -81,9 +84,14 @@ pub(super) fn open(device: usize, variant: &Variant, config: &Config) -> Result<
     let step = variant.step(arch, &shape);
     let module = context.load_module(Ptx::from_binary(cubin.bytes.to_vec())).map_err(gpu_error)?;
     let dynamic = CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
+    let carveout = CUfunction_attribute::CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT;
     let find = |name: &&str| {
         let kernel = module.load_function(name)?;
         kernel.set_attribute(dynamic, shared_bytes(&step) as i32)?;
+        if variant.is_by_phase() {
+            // The same of all kernels, or an SM would have to be empty between two of them.
+            kernel.set_attribute(carveout, CARVEOUT_ALL_SHARED)?;
+        }
         Ok(kernel)
     };
     let kernels: Result<Vec<_>, _> = variant.kernels().iter().map(find).collect();

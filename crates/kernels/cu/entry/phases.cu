@@ -148,13 +148,14 @@ __device__ __forceinline__ void run(const abi::StepArgs& args, const abi::PhaseA
     ptx::launch_dependents();
     ptx::wait_for_previous();
   }
+  // Loaded together with what the vote is on.
+  const abi::StepArgs now = of_step(args, *of.step);
   // As in the megakernel: behind the end of a text, and after a failure, nothing is done.
   if (__syncthreads_or(args.control->stopped != 0 || args.control->abort != 0)) {
     if (threadIdx.x == shape::LOADER) loader.wait_for_copies();
     if (layer == shape::LAYERS && blockIdx.x == 0 && threadIdx.x == 0) head::advance(of.step);
     return;
   }
-  const abi::StepArgs now = of_step(args, *of.step);
   if (threadIdx.x < shape::CONSUMERS + 32) {
     if (threadIdx.x < shape::CONSUMERS) {
       Consumer consumer{now, shared};
