@@ -35,8 +35,8 @@ pub fn tools(repo: &Repo) -> Result<Tools> {
     Ok(tools)
 }
 
-/// Compiles every released row of the variant table into target/kernels, prints a table of the kernels, and
-/// fails if a kernel fails a check.
+/// Compiles every released row of the variant table into target/kernels, prints a table of the
+/// kernels, and fails if a kernel fails a check.
 pub fn run(repo: &Repo, tools: &Tools) -> Result<()> {
     let search = Search { named: Some(tools.home.clone()), ..Search::default() };
     let out = repo.target.join("kernels");

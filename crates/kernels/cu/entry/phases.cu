@@ -6,8 +6,8 @@
 //   residual        lies in global memory between kernels (phases/product.cuh); block 0 writes it
 //   weight stream   begins anew in every kernel, with all stages at once: no gather of another block waits
 //                   behind them. The loader lane issues them before anything else is known
-//   argmax          the block that publishes its best logit last reduces all, and makes the step's words the next
-//                   step's, so that a graph can be launched again without the host
+//   argmax          the block that publishes its best logit last reduces all, and makes the step's words the
+//                   next step's, so that a graph can be launched again without the host
 //
 // With programmatic dependent launch a kernel's blocks start, and load weights, as soon as there is room for
 // them on an SM. They read what other kernels write only behind wait_for_previous.
@@ -109,7 +109,7 @@ struct HeadKernel {
 
 // ---- a kernel
 
-// The parameters of the running step. (The tokens that end a text are read where they are: head::argmax_of_last.)
+// The parameters of the running step. (head::argmax_of_last reads the tokens that end a text where they are.)
 __device__ __forceinline__ abi::StepArgs of_step(const abi::StepArgs& args, const abi::StepWords& words) {
   abi::StepArgs now = args;
   now.logits = words.logits;

@@ -4,7 +4,8 @@
 #include "publish.cuh"
 
 struct Boundary : Publisher {
-  __device__ static __forceinline__ void finish_pieces(const abi::StepArgs&, const Shared&, const Slot&, int, int) {}
+  __device__ static __forceinline__ void finish_pieces(const abi::StepArgs&, const Shared&, const Slot&, int,
+                                                       int) {}
   __device__ static __forceinline__ void finish_phase(const abi::StepArgs&, const Shared&, const Slot&) {}
 
   // Loads up to `N` units of a slot: those for which `used(at)` holds, at `place(at)`.

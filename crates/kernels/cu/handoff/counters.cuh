@@ -6,8 +6,8 @@
 //   by the grid a counter of every phase: each block counts itself, also one without pieces, as in a barrier
 //               of the grid, and waits for all
 //
-// Ordering. The warp's stores come before a vote of its lanes and __syncwarp, those before the fence of the lanes that count, and
-// that before their additions; a consumer that loads the full count with acquire sees the stores.
+// Ordering. A warp's stores come before its __syncwarp, that before the fence of the lanes that count, and that
+// before their additions; a consumer that loads the full count with acquire sees the stores.
 //
 // A counter exists COUNTER_COPIES times, in lines of its own: a lane adds to each, and each consumer warp of a
 // block polls another one. A step counts in one set of counters, by its epoch's parity, and empties the other

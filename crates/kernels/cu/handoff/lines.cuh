@@ -15,7 +15,8 @@
 struct Lines : Publisher {
   // Every unit says itself that it is there.
   __device__ static __forceinline__ void begin(const abi::StepArgs&) {}
-  __device__ static __forceinline__ void finish_pieces(const abi::StepArgs&, const Shared&, const Slot&, int, int) {}
+  __device__ static __forceinline__ void finish_pieces(const abi::StepArgs&, const Shared&, const Slot&, int,
+                                                       int) {}
   __device__ static __forceinline__ void finish_phase(const abi::StepArgs&, const Shared&, const Slot&) {}
 
   // Polls up to `N` units of a slot into `units`: those for which `used(at)` holds, at `place(at)`. All

@@ -11,7 +11,9 @@ struct Slot {
   // how many ranks publish it.
   u32 group = 0, ranks = 1;
 
-  __device__ __forceinline__ Slot of(u32 group, u32 ranks = 1) const { return {units, layer, phase, group, ranks}; }
+  __device__ __forceinline__ Slot of(u32 group, u32 ranks = 1) const {
+    return {units, layer, phase, group, ranks};
+  }
 };
 
 __device__ __forceinline__ Slot slot_of(const abi::StepArgs& args, u32 layer, abi::Phase phase,

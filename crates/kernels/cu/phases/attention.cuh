@@ -6,7 +6,7 @@
 // less. Beyond, chunks of positions go to the ranks round-robin as in flash-decoding (split-KV), and
 // the ranks exchange their results among themselves.
 //
-// Attention may also be a phase of its own (ML_ATTENTION): up to KV_LOCAL positions the first rank alone attends,
+// Attention may also be a phase of its own (ML_ATTENTION): up to KV_LOCAL positions the first rank alone attends
 // and hands the output over, in all of its bits. Beyond, the exchange of the ranks' results is that hand-off.
 //
 // A lane holds the dimensions 2 l, 2 l + 1, 64 + 2 l and 65 + 2 l of a head (l its number): the pairs that
@@ -488,7 +488,8 @@ __device__ __forceinline__ void gather_shares(Consumer& my, u32 layer, Item item
 }
 
 // The warp's slice of the attention's output, scaled as the product needs it.
-__device__ __forceinline__ void combine_output(Consumer& my, bool is_local, float2 (&values)[Output::LANE_PAIRS]) {
+__device__ __forceinline__ void combine_output(Consumer& my, bool is_local,
+                                               float2 (&values)[Output::LANE_PAIRS]) {
 #pragma unroll
   for (int at = 0; at < Output::LANE_PAIRS; at++) {
     const int pair = pair_of(my, at), head = pair / HEAD_PAIRS;
@@ -612,7 +613,8 @@ __device__ __forceinline__ void exchange_shares(Consumer& my, int splits) {
     publish_share(my, my.layer, item);
     write_newest(my, my.layer, item.kv_head, newest);
   }
-  if (my.warp() < Output::SLICES) Handoff::finish_phase(my.args, my.shared, partials_of(my.args, my.layer, 0, 0));
+  const Slot to = partials_of(my.args, my.layer, 0, 0);
+  if (my.warp() < Output::SLICES) Handoff::finish_phase(my.args, my.shared, to);
 }
 
 // Attention as a phase of its own, up to KV_LOCAL positions: the first ranks attend and publish.

@@ -80,8 +80,8 @@ struct Work {
           : shape::smaller(shape::smaller(shape::STEPS_AHEAD / STEPS, shape::ROUND_TILES), BLOCK_TILES);
   // Where blocks share an SM, and so its registers: one tile.
   static constexpr int TILES = shape::RESIDENTS > 1 ? 1 : TILES_AHEAD;
-  // Chains of sums along K, of one order in every row: two where registers allow it, so that no MMA waits for the
-  // one just before it.
+  // Chains of sums along K, of one order in every row: two where registers allow it, so that no MMA waits for
+  // the one just before it.
   static constexpr int CHAINS = TILES_AHEAD <= 2 ? 2 : 1;
 
   // The pairs of columns that a warp gathers, and a lane.
