@@ -6,6 +6,7 @@
 mod harness;
 
 use harness::tests;
+use monolith_abi::WeightFormat;
 use monolith_kernels::arch::ArchRow;
 use monolith_kernels::cache::Cache;
 use monolith_kernels::cubin::{SHARED_BYTES, THREADS};
@@ -34,6 +35,7 @@ fn main() {
         a_folder_of_kernels_has_a_manifest_and_forgets_old_ones
         larger_dense_models_compile_with_as_many_stages_as_fit
         a_new_architecture_is_a_row
+        the_rows_of_the_ablation_compile
     ];
     let anywhere = tests![
         without_compiler_and_cache_the_message_says_what_to_do
@@ -272,6 +274,28 @@ fn larger_dense_models_compile_with_as_many_stages_as_fit() {
             let bytes = info.shared_bytes(KERNEL);
             assert!(bytes <= u64::from(Arch::SM_90A.shared_bytes_max()), "{shape}: {bytes}");
             assert!(bytes > 180_000, "{shape}: {bytes}: a stage more would fit");
+        }
+    }
+}
+
+/// The rows that no release embeds.
+fn the_rows_of_the_ablation_compile() {
+    let nvrtc = Nvrtc::for_tests();
+    let shape = Shape::of(&synth::shape("qwen3-0.6b").unwrap()).unwrap();
+    let arch = Arch::SM_90A;
+    let others = TABLE.iter().filter(|row| !row.is_released() && !row.xray);
+    for variant in others.filter(|row| row.format == WeightFormat::Bf16) {
+        let options = options(arch, &shape, variant);
+        let compiled = nvrtc.compile(&Sources::ours().of(variant), arch, &options).unwrap();
+        assert_eq!(compiled.log, "", "{}", variant.name);
+        let info = CubinInfo::read(&compiled.cubin).unwrap();
+        for kernel in variant.kernels() {
+            let function = info.kernel(kernel).unwrap();
+            let place = format!("{}, {kernel}: {function:?}", variant.name);
+            assert_eq!(function.threads_max, Some(variant.threads(arch)), "{place}");
+            // One row keeps an injected delay there: a store a layer, and no load without a delay.
+            assert!(function.frame_bytes <= 8, "{place}");
+            assert!(info.shared_bytes(kernel) <= u64::from(arch.shared_bytes_max()), "{place}");
         }
     }
 }

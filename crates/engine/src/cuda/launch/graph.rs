@@ -37,6 +37,8 @@ pub(super) struct PhaseGraphs {
     /// What the words are before the next launch, if that is known.
     held: Option<StepWords>,
     step: Step,
+    /// Kernels of the shorter graph with the head.
+    kernels: u32,
 }
 
 // SAFETY: the graphs' handles may be used by any thread, one at a time; cudarc binds the context to
@@ -68,7 +70,8 @@ impl PhaseGraphs {
             [capture(is_apart, false)?, capture(is_apart, true)?],
             [capture(true, false)?, capture(true, true)?],
         ];
-        Ok(PhaseGraphs { graphs, words, held: None, step: *step })
+        let kernels = chain.layers * (4 + u32::from(is_apart)) + 1;
+        Ok(PhaseGraphs { graphs, words, held: None, step: *step, kernels })
     }
 }
 
@@ -94,7 +97,7 @@ fn words_behind(words: &StepWords) -> Option<StepWords> {
 
 impl Strategy for PhaseGraphs {
     fn launches_per_step(&self) -> u32 {
-        1
+        self.kernels
     }
 
     unsafe fn launch(

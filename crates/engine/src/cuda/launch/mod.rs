@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 /// Puts steps on a stream, in order.
 pub(super) trait Strategy: Debug + Send {
-    /// Launches of one step: calls of the driver.
+    /// Kernel launches of one step, up to the positions that one block attends to.
     fn launches_per_step(&self) -> u32;
 
     /// Launches one step on the stream.
