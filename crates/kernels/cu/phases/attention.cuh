@@ -674,9 +674,8 @@ __device__ __forceinline__ void attend_and_project(Consumer& my) {
     if (PROJECTS) project_output(my);
     return;
   }
-  if (!PROJECTS) return;
 #pragma unroll 1
-  for (int index = 0; index < items_of(my); index++) {
+  for (int index = 0; index < (PROJECTS ? items_of(my) : 0); index++) {
     my.begin_phase(abi::Phase::OProj);
     const Item item = item_at(my, index);
     uint4 a[Output::STEPS];
