@@ -1,14 +1,19 @@
 import { defineConfig } from "vitest/config";
+import { fallback } from "./build/fallback.ts";
+import { tour } from "./build/tour.ts";
 
 export default defineConfig({
   // Relative: the page works from any folder of any server.
   base: "./",
   // One page and no client routes: a missing trace must be a 404, not this page again.
   appType: "mpa",
+  plugins: [tour(), fallback()],
   build: { target: "es2022", modulePreload: { polyfill: false } },
   test: {
     projects: [
-      { test: { name: "unit", include: ["src/**/*.test.ts", "test/*.test.ts"] } },
+      {
+        test: { name: "unit", include: ["src/**/*.test.ts", "test/*.test.ts", "build/*.test.ts"] },
+      },
       {
         test: {
           name: "browser",

@@ -1,25 +1,38 @@
-// Glue: read the chosen trace, show it, hand keys and buttons to the chart.
+// Glue: read the chosen trace, show it, keep the address in step.
 
 import { DARK, LIGHT, type Theme } from "./paint/palette";
+import { showResults } from "./results/page";
+import { hashFor, type Place, placeFromHash } from "./trace/address";
 import { TraceError } from "./trace/error";
-import { fileInHash, hashFor } from "./trace/list";
-import { traceFromFile } from "./trace/parse";
 import { type Summary, summarized } from "./trace/summary";
 import type { Trace } from "./trace/trace";
-import { caveats, headline, unit } from "./trace/words";
+import { caveats, headline, subject, unit } from "./trace/words";
+import { showArea } from "./view/area";
 import { BesideError, listBeside, RECORDED, recordedBeside, traceBeside } from "./view/beside";
 import { Chart } from "./view/chart";
 import { Chooser, type Entry } from "./view/chooser";
-import { element } from "./view/dom";
-import { commandFor, KEY_LIST } from "./view/keys";
+import { element, node } from "./view/dom";
 import { showLegend } from "./view/legend";
+import { readTrace } from "./view/reader";
+import { copyLink, downloadPicture, openInPerfetto } from "./view/share";
+import { setColours, showSplit } from "./view/split";
 import { showTables } from "./view/tables";
+import { Toolbar } from "./view/toolbar";
 
 const dark = window.matchMedia("(prefers-color-scheme: dark)");
 const theme = (): Theme => (dark.matches ? DARK : LIGHT);
-const help = element("help", HTMLDialogElement);
+let shown: { entry: Entry; trace: Trace; summary: Summary } | null = null;
+/** Number of choices so far: a trace that arrives after a newer choice is dropped. */
+let choices = 0;
+/** Whether a person moved the view: only then does the address name more than the trace. */
+let hasMoved = false;
+/** When the address is next brought up to date; 0: not planned. */
+let addressTimer = 0;
+const ADDRESS_DELAY_MS = 300;
+
 const chart = new Chart(
   {
+    minimap: element("minimap", HTMLCanvasElement),
     axis: element("axis", HTMLCanvasElement),
     rows: element("rows", HTMLCanvasElement),
     stage: element("stage"),
@@ -27,17 +40,31 @@ const chart = new Chart(
     sticky: element("sticky"),
   },
   theme(),
+  {
+    moved() {
+      hasMoved = true;
+      toolbar.follow();
+      window.clearTimeout(addressTimer);
+      addressTimer = window.setTimeout(keepPlace, ADDRESS_DELAY_MS);
+    },
+    area(area) {
+      showArea(element("area"), shown?.trace ?? null, area, () => chart.setArea(null));
+    },
+  },
 );
+const toolbar = new Toolbar(chart, { trace: () => shown?.trace ?? null, act });
 const chooser = new Chooser(
-  { choice: element("choice"), select: element("trace", HTMLSelectElement) },
+  {
+    choice: element("choice"),
+    versions: element("versions"),
+    all: element("all-traces"),
+    select: element("trace", HTMLSelectElement),
+  },
   (entry) => void choose(entry),
 );
-let shown: { entry: Entry; trace: Trace; summary: Summary } | null = null;
-/** Number of choices so far: a trace that arrives after a newer choice is dropped. */
-let choices = 0;
 
 /** Reads a trace and shows it; if the trace is refused, the previous one stays. */
-async function choose(entry: Entry): Promise<void> {
+async function choose(entry: Entry, place: Place | null = null): Promise<void> {
   const choice = ++choices;
   chooser.mark(entry);
   element("loading").textContent = `Reading ${entry.title}…`;
@@ -46,7 +73,7 @@ async function choose(entry: Entry): Promise<void> {
     if (choice !== choices) return;
     chooser.add(entry);
     chooser.mark(entry);
-    show(entry, trace);
+    show(entry, trace, place);
   } catch (error) {
     if (choice !== choices) return;
     chooser.mark(shown?.entry ?? null);
@@ -56,53 +83,76 @@ async function choose(entry: Entry): Promise<void> {
   }
 }
 
-function show(entry: Entry, trace: Trace): void {
+function show(entry: Entry, trace: Trace, place: Place | null): void {
   const summary = summarized(trace);
-  keepInAddress(entry);
+  const { meta, path } = trace;
+  keepFile(entry);
   shown = { entry, trace, summary };
   document.title = `${entry.title} · monolith X-ray`;
   element("message").hidden = true;
-  element("headline").textContent = headline(trace.meta, summary);
-  element("caveats").textContent = caveats(trace.meta, summary);
-  element("caveats").hidden = false;
-  for (const word of document.querySelectorAll(".unit")) word.textContent = unit(trace.meta);
-  element("chart").hidden = false;
-  showLegend(element("legend"), trace.meta, summary, theme());
-  streamsButton().hidden = summary.streams.length === 0;
-  chart.show(trace);
-  showTables(element("tables"), trace.meta, summary);
+  element("headline").textContent = headline(meta, path);
+  element("subject").textContent = `${subject(meta)}.`;
+  showSplit(element("split"), meta, path);
+  element("caveats").replaceChildren(
+    ...caveats(meta, summary).map((sentence) => node("li", sentence)),
+  );
+  for (const word of document.querySelectorAll(".unit")) word.textContent = unit(meta);
+  for (const section of document.querySelectorAll<HTMLElement>(".of-trace")) {
+    section.hidden = false;
+  }
+  legend();
+  chart.show(trace, place);
+  if (hasMoved) keepPlace();
+  toolbar.show(trace);
+  showTables(element("tables"), meta, summary);
 }
 
-function streamsButton(): HTMLButtonElement {
-  return element("streams", HTMLButtonElement);
-}
-
-/** Shows or hides the weight streams, if the trace has any. */
-function toggleStreams(): void {
-  const button = streamsButton();
-  if (button.hidden) return;
-  const pressed = button.getAttribute("aria-pressed") !== "true";
-  button.setAttribute("aria-pressed", String(pressed));
-  chart.setStreams(pressed);
+function legend(): void {
+  if (!shown) return;
+  const { trace, summary } = shown;
+  const find = (query: string) => toolbar.find(query);
+  showLegend(element("legend"), trace.meta, summary, theme(), find, trace.epilogue !== null);
 }
 
 /** Puts the file shown into the address. The first one goes there only to replace another. */
-function keepInAddress({ file }: Entry): void {
-  const { hash, pathname, search } = window.location;
-  if (fileInHash(hash) === (shown ? file : null)) return;
-  history.replaceState(null, "", file === null ? pathname + search : hashFor(file));
+function keepFile({ file }: Entry): void {
+  const named = placeFromHash(window.location.hash).file;
+  if (named === file || (named === null && !shown)) return;
+  replaceHash(file === null ? "" : hashFor({ ...NOWHERE, file }));
+}
+
+const NOWHERE: Place = {
+  ...{ file: null, layer: null, beginNs: null, endNs: null, block: null, atNs: null },
+};
+
+/** Puts what is in view into the address, unless it is a file that no address can name. */
+function keepPlace(): void {
+  const place = chart.place();
+  const file = shown?.entry.file;
+  if (place && file) replaceHash(hashFor({ file, ...place }));
+}
+
+function replaceHash(hash: string): void {
+  const { pathname, search } = window.location;
+  history.replaceState(null, "", hash === "" ? pathname + search : hash);
 }
 
 /** Says why a trace was refused. Any other error is a bug of the page and is thrown again. */
 function complain(error: unknown): void {
   if (!(error instanceof TraceError)) throw error;
   const message = element("message");
-  message.replaceChildren(`${error.message}.`);
+  message.replaceChildren(...withCode(`${error.message}.`));
   if (error instanceof BesideError) {
-    message.append(` ${error.remedy} `, code("cargo xtask demo"), ".");
+    message.append(` ${error.remedy} `, node("code", error.command), ".");
   }
   message.hidden = false;
+  message.scrollIntoView({ block: "nearest" });
   if (!shown) element("headline").textContent = "There is no trace to show yet.";
+}
+
+/** Text with the parts between backquotes as code. */
+function withCode(text: string): (Node | string)[] {
+  return text.split("`").map((part, index) => (index % 2 === 1 ? node("code", part) : part));
 }
 
 /** Shows a file from the user's disk and adds it to the list of traces. */
@@ -111,28 +161,28 @@ async function open(file: File): Promise<void> {
     const bytes = await file.arrayBuffer().catch(() => null);
     if (!bytes) throw new TraceError(`${file.name} cannot be read any more: open it again`);
     try {
-      return await traceFromFile(new Uint8Array(bytes));
+      return await readTrace(new Uint8Array(bytes));
     } catch (error) {
       if (!(error instanceof TraceError)) throw error;
       throw new TraceError(`${file.name} was refused: ${error.message}`);
     }
   };
-  await choose({ title: `${file.name}, opened here`, file: null, read });
+  await choose({ title: `${file.name}, opened here`, file: null, of: null, read });
 }
 
 /** Shows the trace that the address names, or else the first. */
 async function begin(): Promise<void> {
+  const place = placeFromHash(window.location.hash);
   const list = await listBeside();
   if (!list) {
-    await choose({ ...RECORDED, read: recordedBeside });
+    await choose({ ...RECORDED, read: recordedBeside }, place);
     return;
   }
   const entries = list.map((listed) => ({ ...listed, read: () => traceBeside(listed.file) }));
   chooser.add(...entries);
   const [first] = entries;
-  const file = fileInHash(window.location.hash);
-  const entry = file === null ? first : chooser.named(file);
-  if (entry) await choose(entry);
+  const entry = place.file === null ? first : chooser.named(place.file);
+  if (entry) await choose(entry, place);
   else if (first) {
     await choose(first);
     complain(notHere());
@@ -140,10 +190,11 @@ async function begin(): Promise<void> {
 }
 
 function followAddress(): void {
-  const file = fileInHash(window.location.hash);
-  if (file === null || file === shown?.entry.file) return;
-  const entry = chooser.named(file);
-  if (entry) void choose(entry);
+  const place = placeFromHash(window.location.hash);
+  if (place.file === null) return;
+  const entry = chooser.named(place.file);
+  if (place.file === shown?.entry.file) chart.goToPlace(place);
+  else if (entry) void choose(entry, place);
   else complain(notHere());
 }
 
@@ -151,57 +202,29 @@ function notHere(): TraceError {
   return new TraceError("The trace that the address names is not available here");
 }
 
-function code(text: string): HTMLElement {
-  const word = document.createElement("code");
-  word.textContent = text;
-  return word;
+/** Does what the buttons beside the chart ask for. */
+function act(action: string): void {
+  if (!shown) return;
+  const { entry, trace } = shown;
+  if (action === "link") void link();
+  else if (action === "picture") downloadPicture(chart.canvases(), trace, theme());
+  else if (action === "perfetto") void perfetto(trace, entry.title);
 }
 
-function listKeys(): void {
-  for (const [keys, meaning] of KEY_LIST) {
-    const term = document.createElement("dt");
-    for (const key of keys) {
-      const cap = document.createElement("kbd");
-      cap.textContent = key;
-      term.append(cap, " ");
-    }
-    const words = document.createElement("dd");
-    words.textContent = meaning;
-    element("keys").append(term, words);
-  }
+async function link(): Promise<void> {
+  keepPlace();
+  const copied = await copyLink(window.location.href);
+  say(copied ? "Link copied." : "The browser did not allow copying: the address bar has the link.");
 }
 
-function listenToKeys(): void {
-  document.addEventListener("keydown", (event) => {
-    // An open dialog or an input field keeps the keyboard, Esc included.
-    const { target } = event;
-    const inField = target instanceof HTMLInputElement || target instanceof HTMLSelectElement;
-    if (help.open || inField) return;
-    const inChart = document.activeElement === element("stage");
-    const command = commandFor(event, inChart);
-    if (!command || (!shown && command.do !== "help")) return;
-    event.preventDefault();
-    if (command.do === "help") help.showModal();
-    else if (command.do === "streams") toggleStreams();
-    else chart.run(command);
-  });
+async function perfetto(trace: Trace, title: string): Promise<void> {
+  say("Opening ui.perfetto.dev. The trace goes there from window to window, inside this browser.");
+  const answered = await openInPerfetto(trace, title);
+  say(answered ? "" : "Perfetto did not answer: was the window closed, or blocked?");
 }
 
-function listenToButtons(): void {
-  const actions: Record<string, () => void> = {
-    "zoom-in": () => chart.run({ do: "zoom", factor: 2 }),
-    "zoom-out": () => chart.run({ do: "zoom", factor: 1 / 2 }),
-    fit: () => chart.run({ do: "fit" }),
-    streams: toggleStreams,
-    help: () => help.showModal(),
-  };
-  for (const button of document.querySelectorAll<HTMLButtonElement>("button[data-action]")) {
-    button.addEventListener("click", () => actions[button.dataset.action ?? ""]?.());
-  }
-  help.addEventListener("click", (event) => {
-    // The content covers the dialog's box, so a click on the dialog itself is outside the content.
-    if (event.target === help) help.close();
-  });
+function say(words: string): void {
+  element("said").textContent = words;
 }
 
 function listenToFiles(): void {
@@ -228,12 +251,16 @@ function listenToFiles(): void {
 }
 
 dark.addEventListener("change", () => {
+  setColours(theme());
   chart.setTheme(theme());
-  if (shown) showLegend(element("legend"), shown.trace.meta, shown.summary, theme());
+  legend();
 });
-listKeys();
-listenToKeys();
-listenToButtons();
+setColours(theme());
+document.body.classList.toggle("embed", new URLSearchParams(window.location.search).has("embed"));
 listenToFiles();
 window.addEventListener("hashchange", followAddress);
 await begin().catch(complain);
+await showResults((query) => {
+  toolbar.find(query);
+  element("chart").scrollIntoView();
+});

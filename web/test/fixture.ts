@@ -27,6 +27,8 @@ export interface TraceFile {
     "counts" | "phase" | "layer" | "copies" | "bytes" | "begin_ns" | "length_ns",
     number[]
   >;
+  path?: Record<string, unknown[]>;
+  epilogue?: TraceFile["spans"];
 }
 
 export const SHARE: Record<Phase, number> = {
@@ -135,6 +137,20 @@ export function streamsOf(rows: Stream[][], blocks: number): TraceFile["streams"
     bytes: all.map(({ bytes }) => bytes),
     begin_ns: all.map(({ begin }) => begin),
     length_ns: all.map(({ begin, end }) => end - begin),
+  };
+}
+
+/** A critical path of these classes and lengths, all of qkv of layer 1 on block 1. */
+export function pathOf(segments: [cls: string, ns: number][]): Record<string, unknown[]> {
+  const classes = ["compute", "weights", "handoff", "skew", "unrecorded"];
+  const each = (value: number) => segments.map(() => value);
+  return {
+    classes,
+    block: each(1),
+    class: segments.map(([cls]) => classes.indexOf(cls)),
+    phase: each(PHASES.indexOf("qkv")),
+    layer: each(1),
+    length_ns: segments.map(([, ns]) => ns),
   };
 }
 

@@ -1,7 +1,5 @@
 //! From a bare checkout to readable text, an X-ray and a page.
 
-mod data;
-
 use anyhow::{Context, Result, bail};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::io::{ErrorKind, Read, Write};
@@ -14,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use crate::node::Node;
 use crate::repo::{Repo, read};
-use crate::{command, page, say};
+use crate::{command, page, page_data, say};
 
 /// What to decode and where to show it.
 #[derive(clap::Args)]
@@ -47,9 +45,7 @@ pub fn run(repo: &Repo, options: &Options) -> Result<()> {
     say::heading("the page");
     page::install(repo, &node)?;
     // The page's build copies all of web/public.
-    let data = repo.web().join("public/data");
-    let count = data::fill(&data, &trace, &repo.root.join("results"))?;
-    say::line(format_args!("{}: {count} traces to choose from", data.display()));
+    page_data::fill(repo, Some(&trace))?;
     page::build(repo, &node)?;
     serve(repo, &node, free_port(options.port)?)
 }

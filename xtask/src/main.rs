@@ -1,4 +1,5 @@
-//! Developer tasks: `cargo xtask demo | test | kernels | report | seal | generate | tidy`.
+//! Developer tasks: `cargo xtask demo | test | kernels | page-data | report | seal | generate |
+//! tidy`.
 //!
 //! Every task starts from a bare checkout: it installs what it needs, says so, and works
 //! without the network the second time. It writes to the target folder, `web/node_modules`,
@@ -11,6 +12,7 @@ mod install;
 mod kernels;
 mod node;
 mod page;
+mod page_data;
 mod repo;
 mod report;
 mod sass;
@@ -42,6 +44,8 @@ enum Task {
     Test(test::Options),
     /// Compile every GPU kernel without a GPU, and check its machine code.
     Kernels,
+    /// Write everything that the page reads into web/public/data, from results/.
+    PageData,
     /// Write the tables of all measurements into the README, between its markers.
     Report(report::Options),
     /// Seal runs in results/: their files are never changed afterwards.
@@ -72,6 +76,7 @@ fn run(task: Task) -> Result<ExitCode> {
         Task::Demo(options) => demo::run(&repo, &options)?,
         Task::Test(options) => return Ok(test::run(&repo, &options)),
         Task::Kernels => kernels::run(&repo, &kernels::tools(&repo)?)?,
+        Task::PageData => page_data::run(&repo)?,
         Task::Report(options) => report::run(&repo, &options)?,
         Task::Seal(options) => seal::run(&repo, &options)?,
         Task::Generate { check: true } => generate::check(&repo)?,

@@ -53,6 +53,9 @@ fn main() {
         every_format_agrees_with_the_reference
         positions_to_the_end_of_the_context_agree
         the_bits_depend_on_neither_blocks_nor_delays_nor_runs
+        the_bits_are_the_same_over_the_wrap_of_the_epoch
+        texts_are_the_same_twice_around_the_epoch
+        the_last_epoch_ends_an_engine
         shared_memory_that_nobody_wrote_changes_nothing
         engines_that_take_turns_do_not_disturb_each_other
         a_decode_is_its_steps_and_a_prefill_too
@@ -169,6 +172,44 @@ fn bits_depend_on_nothing(formats: Formats) {
     let ways = plain.into_iter().chain(blocks).chain(delays);
     let engines = ways.map(|(place, options)| (place, load_as(&weights, formats, &options)));
     promises::the_bits_are_the_same(200, engines);
+}
+
+/// Steps of a turn: a unit of the exchange holds 16 bits of its step's number.
+const TURN: u32 = 1 << 16;
+
+/// An engine whose steps' numbers pass the end of 16 bits after a few steps, in the first turn, in
+/// the second, and with delays, against one that begins at the first number.
+fn the_bits_are_the_same_over_the_wrap_of_the_epoch() {
+    for formats in [Formats::BF16, Formats::FP8] {
+        let weights = random(&config(), 59);
+        let begins = [(0, 0), (TURN - 6, 0), (TURN - 5, 3), (2 * TURN - 6, 0), (9 * TURN - 100, 5)];
+        let engines = begins.map(|(epoch_before, delay_seed)| {
+            let options = CudaOptions { epoch_before, delay_seed, ..CudaOptions::default() };
+            let place = format!("{}, after step {epoch_before}", formats.name());
+            (place, load_as(&weights, formats, &options))
+        });
+        promises::the_bits_are_the_same(200, engines);
+    }
+}
+
+/// One engine, without a jump: every slot holds units of the numbers before, and is emptied twice.
+fn texts_are_the_same_twice_around_the_epoch() {
+    const STEPS: usize = 1000;
+    let mut engine = load(&random(&config(), 61), &CudaOptions::default());
+    let first = engine.decode(1, 0, STEPS).expect("runs").tokens;
+    for text in 1..=2 * TURN as usize / STEPS + 1 {
+        let again = engine.decode(1, 0, STEPS).expect("runs").tokens;
+        let differs = first.iter().zip(&again).position(|(first, again)| first != again);
+        assert_eq!((differs, again.len()), (None, STEPS), "text {text}");
+    }
+}
+
+/// There is no number after the last: the engine says so, and launches nothing.
+fn the_last_epoch_ends_an_engine() {
+    let options = CudaOptions { epoch_before: u32::MAX - 3, ..CudaOptions::default() };
+    let mut engine = load(&random(&config(), 67), &options);
+    assert_eq!(engine.decode(1, 0, 3).expect("three numbers are left").tokens.len(), 3);
+    assert!(matches!(engine.step(1, 3), Err(EngineError::Stopped)));
 }
 
 /// Every step finds NaN in all shared memory that it does not write itself, at positions where

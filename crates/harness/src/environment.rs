@@ -200,6 +200,16 @@ impl Probe {
         Some(millijoules as f64 / 1e3)
     }
 
+    /// Returns the memory in use now.
+    pub fn memory(&self) -> Memory {
+        let status = std::fs::read_to_string("/proc/self/status").ok();
+        let info = self.device().and_then(|device| device.memory_info().ok());
+        Memory {
+            host_bytes: status.and_then(|text| kib_of(&text, "VmRSS:")).map(|kib| kib << 10),
+            gpu_bytes: info.map(|memory| memory.used),
+        }
+    }
+
     /// Returns the GPU's state now; `None` if NVML does not report it.
     pub fn sample(&self) -> Option<Sample> {
         let device = self.device()?;
@@ -213,6 +223,15 @@ impl Probe {
             throttle_reasons: throttle.map_or(Vec::new(), reasons),
         })
     }
+}
+
+/// Memory in use.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Memory {
+    /// Of this process: its resident pages. `None` if the system does not tell.
+    pub host_bytes: Option<u64>,
+    /// Of the GPU, by all programs. `None` on a CPU, or if NVML does not report it.
+    pub gpu_bytes: Option<u64>,
 }
 
 /// Energy of a long stretch of decoding.
@@ -254,12 +273,15 @@ fn reasons(mask: ThrottleReasons) -> Vec<String> {
     held.iter_names().map(|(name, _)| name.to_lowercase()).collect()
 }
 
+/// A value in KiB of one of the system's tables.
+fn kib_of(text: &str, name: &str) -> Option<u64> {
+    let line = text.lines().find_map(|line| line.strip_prefix(name))?;
+    line.trim().strip_suffix(" kB")?.parse().ok()
+}
+
 fn host() -> Host {
     let read = |path: &str| std::fs::read_to_string(path).ok().map(|text| text.trim().to_owned());
-    let memory = read("/proc/meminfo").and_then(|text| {
-        let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
-        line.trim().strip_suffix(" kB")?.parse::<u64>().ok()
-    });
+    let memory = read("/proc/meminfo").and_then(|text| kib_of(&text, "MemTotal:"));
     Host {
         cpu: monolith_engine::cpu::device_name(),
         threads: std::thread::available_parallelism().map_or(1, usize::from),

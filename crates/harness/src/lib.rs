@@ -20,7 +20,7 @@
 //! - `identity`: hashes; `subject`: what is measured, ours or foreign
 //! - `environment`, `prompts`, `reference`, `predict`: what a measurement is given
 //! - `adapters`: one form for every engine in a comparison
-//! - `gate`, `bench`, `quality`, `pace`: the measurements, and their records
+//! - `gate`, `bench`, `quality`, `pace`, `soak`: the measurements, and their records
 //! - `runs`: the folders that keep records
 //! - `report`: tables from records, and a run folder's README
 
@@ -38,6 +38,7 @@ pub mod quality;
 pub mod reference;
 pub mod report;
 pub mod runs;
+pub mod soak;
 pub mod subject;
 
 use monolith_engine::{Engine, EngineError};
@@ -127,6 +128,12 @@ pub enum HarnessError {
         /// What is wrong.
         what: String,
     },
+    /// There is nothing to soak.
+    #[error("nothing can be soaked: {0}")]
+    Soak(String),
+    /// There is no prediction.
+    #[error(transparent)]
+    Predict(#[from] predict::PredictError),
     /// The engine's clock and the host's clock disagree.
     #[error("the engine says that its steps took {engine_s} s, the host's clock {host_s} s")]
     Clock {

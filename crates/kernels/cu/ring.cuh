@@ -30,7 +30,17 @@ struct RingCursor {
 
   __device__ __forceinline__ u32 stage() const { return at < shape::STAGES ? at : at - shape::STAGES; }
   __device__ __forceinline__ u32 parity() const { return at >= shape::STAGES; }
-  __device__ __forceinline__ void advance() { at = at + 1 == 2 * shape::STAGES ? 0 : at + 1; }
+  __device__ __forceinline__ void advance(u32 stages = 1) {
+    at += stages;
+    if (at >= 2 * shape::STAGES) at -= 2 * shape::STAGES;
+  }
+
+  // The position some stages on.
+  __device__ __forceinline__ RingCursor ahead(u32 stages) const {
+    RingCursor other = *this;
+    other.advance(stages);
+    return other;
+  }
 };
 
 __device__ __forceinline__ void ring_init(Shared& shared) {
@@ -40,16 +50,20 @@ __device__ __forceinline__ void ring_init(Shared& shared) {
     ptx::mbarrier_init(&shared.empty[stage], shape::CONSUMER_WARPS + xray::ON);
   }
   for (int buffer = 0; buffer < 2; buffer++) ptx::mbarrier_init(&shared.read[buffer], 1);
-  ptx::mbarrier_init(shared.attended, shape::CONSUMER_WARPS);
   ptx::mbarrier_init_fence();
 }
 
-// Consumers: returns whether a stage's weights have arrived. X-ray builds use a test that never
-// blocks, so that the wait itself is recorded.
+// From a stage's `full` barrier to its `empty` one.
+constexpr u32 EMPTY_BEHIND_FULL = __builtin_offsetof(Shared, empty) - __builtin_offsetof(Shared, full);
+
+// Consumers: whether the weights of a stage, whose barrier lies at this address, have arrived; true for lanes
+// that do not look. X-ray builds use a test that never blocks, so that the wait itself is recorded.
+__device__ __forceinline__ bool is_full_if(bool looks, u32 full, u32 parity) {
+  return xray::ON ? ptx::mbarrier_test_if(looks, full, parity) : ptx::mbarrier_try_wait_if(looks, full, parity);
+}
+
 __device__ __forceinline__ bool is_full(Shared& shared, const RingCursor& cursor) {
-  u64* full = &shared.full[cursor.stage()];
-  return xray::ON ? ptx::mbarrier_test(full, cursor.parity())
-                  : ptx::mbarrier_try_wait(full, cursor.parity());
+  return is_full_if(true, ptx::shared_address(&shared.full[cursor.stage()]), cursor.parity());
 }
 
 // Consumers: spins for a stage's weights. If they do not arrive because the stage was never

@@ -34,6 +34,10 @@ constexpr int CONSUMER_WARPS = ML_CONSUMER_WARPS;
 constexpr int GRID = ML_GRID;
 // Copies of the ring in flight in the layers.
 constexpr int FLIGHT = ML_FLIGHT;
+// Copies in flight while keys and values are loaded.
+constexpr int KV_FLIGHT = ML_KV_FLIGHT;
+// One more copy is in flight if the consumers have taken the stage of so many copies ago; 0: never.
+constexpr int LOW = ML_LOW;
 // Copies in flight in the LM head, which has no hand-off.
 constexpr int HEAD_FLIGHT = ML_HEAD_FLIGHT;
 // Stages of the ring.
@@ -46,8 +50,6 @@ constexpr int KV_CHUNK = ML_KV_CHUNK;
 constexpr int KV_SPLITS = ML_KV_SPLITS;
 // Positions up to which every block of a KV head attends to all of them.
 constexpr int KV_LOCAL = ML_KV_LOCAL;
-// Positions whose keys and values a warp loads before it uses the first.
-constexpr int KV_AHEAD = ML_KV_AHEAD;
 // Blocks that share a multiprocessor: of one kernel and the next, where each is a phase.
 constexpr int RESIDENTS = ML_RESIDENTS;
 // 1 if spans are recorded, else 0.
@@ -67,6 +69,8 @@ constexpr int PARTS = 2;
 constexpr int LINE_UNITS = 16;
 // Tiles of an item of the O projection: those of a rank, by the columns of a KV head.
 constexpr int ITEM_TILES = 4;
+// Positions of a group: the rows or columns of a fragment of keys or values.
+constexpr int KV_GROUP = 16;
 // Columns of a run: a warp owns every `consumer_warps`-th run of a matrix's columns.
 constexpr int RUN_COLUMNS = 32;
 // Query heads of a KV head.
@@ -81,6 +85,8 @@ constexpr int QKV_DIM = Q_DIM + 2 * KV_DIM;
 constexpr int GATE_UP_DIM = 2 * INTERMEDIATE;
 // The widest activation.
 constexpr int WIDEST = larger(larger(HIDDEN, INTERMEDIATE), Q_DIM);
+// Pairs of a head's dimensions.
+constexpr int HEAD_PAIRS = HEAD_DIM / 2;
 // Values of the query heads of a KV head.
 constexpr int GROUP_DIM = GROUP_HEADS * HEAD_DIM;
 // Values of a tile of gate and up: eight rows of gate and the eight rows of up that go
@@ -102,6 +108,14 @@ constexpr int THREADS = OBSERVER + 64 * XRAY;
 constexpr int RANKS = (HIDDEN + ITEM_TILES * TILE_ROWS - 1) / (ITEM_TILES * TILE_ROWS);
 // Splits of a head's KV range, at most one a rank.
 constexpr int SPLITS = smaller(KV_SPLITS, RANKS);
+// Positions of a round of attention, two chunks: their keys, or their values, are a stage.
+constexpr int KV_ROUND = 2 * KV_CHUNK;
+// Positions whose scores shared memory holds.
+constexpr int KV_BATCH = 4 * KV_ROUND;
+// Warps that share a group's positions: each has a quarter of the dimensions.
+constexpr int QUARTERS = CONSUMER_WARPS * KV_GROUP / KV_ROUND;
+// Slices of an item's columns in the O projection.
+constexpr int SLICES = CONSUMER_WARPS / ITEM_TILES;
 // Splits of the down projection's columns: a warp's part of them is 12 steps at most.
 constexpr int DOWN_SPLITS = 2 * ((INTERMEDIATE + 6143) / 6144);
 // Runs of a row of `hidden` columns that a warp owns, at most.
@@ -154,8 +168,8 @@ constexpr u64 FINAL_UNITS = 2 * u64(BLOCKS_MAX);
 // Where the outputs of attention as a phase of its own begin; the final slot exists twice,
 // by the step's parity.
 constexpr u64 OUTPUTS_BASE = u64(FINAL_BASE) + 2 * u64(FINAL_UNITS);
-// From one KV head's output to the next: a unit a value.
-constexpr int OUTPUT_LINE = (GROUP_DIM + LINE_UNITS - 1) / LINE_UNITS * LINE_UNITS;
+// From one KV head's output to the next: a unit a part of a pair of values.
+constexpr int OUTPUT_LINE = (PARTS * GROUP_DIM / 2 + LINE_UNITS - 1) / LINE_UNITS * LINE_UNITS;
 // From one layer's outputs to the next.
 constexpr int LAYER_OUTPUTS = KV_HEADS * OUTPUT_LINE;
 // Copies of a counter, so that not all warps poll one word: one for each consumer warp.
@@ -184,8 +198,10 @@ constexpr u64 COUNTERS_UNITS = u64(STEP_COUNTERS) * u64(COUNTER_LINE);
 constexpr u64 RESIDUAL_BASE = u64(COUNTERS_BASE) + 2 * u64(COUNTERS_UNITS);
 // Units of one of them.
 constexpr int RESIDUAL_UNITS = CONSUMER_WARPS * RESIDUAL_FLOATS / 2;
+// Where the cosine and sine of the position's angles lie there, a unit a pair of dimensions.
+constexpr u64 ANGLES_BASE = u64(RESIDUAL_BASE) + 2 * u64(RESIDUAL_UNITS);
 // Units of all slots.
-constexpr u64 SLOT_UNITS = u64(RESIDUAL_BASE) + 2 * u64(RESIDUAL_UNITS);
+constexpr u64 SLOT_UNITS = u64(ANGLES_BASE) + u64(HEAD_PAIRS);
 // Rows of a round.
 constexpr int ROUND_ROWS = ROUND_TILES * TILE_ROWS;
 // Floats from one row's partial sums to the next: four to spare, for the banks.
@@ -220,6 +236,11 @@ __host__ __device__ constexpr u32 active_splits(u32 positions, u32 kv_chunk, u32
 // The split of a position: chunks of positions go to the splits round-robin.
 __host__ __device__ constexpr u32 split_of(u32 position, u32 kv_chunk, u32 kv_splits) {
   return position / kv_chunk % kv_splits;
+}
+
+// Positions of the cache that a context takes: whole chunks.
+__host__ __device__ constexpr u32 kv_capacity(u32 context, u32 kv_chunk) {
+  return (context + kv_chunk - 1) / kv_chunk * kv_chunk;
 }
 
 // The unit of a pair's partial sum within a slot: `per` pairs lie side by side, `line` units
@@ -294,14 +315,20 @@ struct Shared {
   alignas(16) float residual[shape::CONSUMER_WARPS][shape::RESIDUAL_FLOATS];
   // A run of weights that are zero.
   alignas(16) u8 zeros[1024];
-  // Attention: each warp's sum over its positions, of the group's query heads.
-  alignas(16) float outputs[shape::CONSUMER_WARPS][shape::GROUP_DIM];
+  // Attention: cosine and sine of the position's angles.
+  alignas(16) float2 angles[shape::HEAD_PAIRS];
+  // Attention: scores of a batch's positions, in parts over the dimensions.
+  alignas(16) float scores[shape::GROUP_HEADS][shape::KV_BATCH][shape::QUARTERS];
+  // Attention: the newest position's scores.
+  alignas(16) float newest_scores[shape::GROUP_HEADS];
+  // Attention: its value, in bf16.
+  alignas(16) u32 newest_value[shape::HEAD_PAIRS];
+  // Attention: sums of squares of the queries, in parts over the dimensions.
+  alignas(16) float query_squares[shape::GROUP_HEADS][shape::QUARTERS];
+  // Attention: the O projection's activation, a slice of its columns each.
+  alignas(16) u32 outputs[shape::SLICES][shape::ACTIVATION_WORDS];
   // Attention: sums over the ranks' results.
   alignas(16) float merged[shape::ITEM_TILES][shape::GROUP_DIM];
-  // Attention: each warp's largest score.
-  alignas(16) float largest[shape::GROUP_HEADS][shape::CONSUMER_WARPS];
-  // Attention: each warp's sum of weights.
-  alignas(16) float weights[shape::GROUP_HEADS][shape::CONSUMER_WARPS];
   // Attention: the largest score of some ranks.
   alignas(16) float merged_largest[shape::GROUP_HEADS][shape::ITEM_TILES];
   // Attention: the sum of weights of some ranks.
@@ -314,8 +341,6 @@ struct Shared {
   u64 empty[shape::STAGES];
   // The epilogue has read a buffer of partial sums.
   u64 read[2];
-  // Attention: every warp's sums are there.
-  u64 attended[1];
   // Not 0: a wait of this block has failed; it publishes nothing more.
   u32 failed[1];
 };

@@ -152,7 +152,7 @@ fn cubin(
     if info.capability != arch.capability() {
         return Err(KernelError::cubin(format!("it is for sm_{}, not {arch}", info.capability)));
     }
-    if let Some(kernel) = variant.kernels().iter().find(|kernel| info.kernel(kernel).is_none()) {
+    if let Some(kernel) = variant.kernels().first().filter(|kernel| info.kernel(kernel).is_none()) {
         return Err(KernelError::cubin(format!("it has no kernel {kernel}")));
     }
     Ok(Cubin { bytes, info, origin, key, warnings: Vec::new() })

@@ -12,11 +12,16 @@ pub const ENTRY: &str = "entry/megakernel.cu";
 pub const ENTRY_OF_PHASES: &str = "entry/phases.cu";
 /// The kernel's name in the cubin.
 pub const KERNEL: &str = "monolith_step";
-/// The kernels' names where every phase is one, in order of use.
-pub const KERNELS_OF_PHASES: [&str; 6] = [
+/// Both kernels' names: of short texts, and of long ones.
+pub const KERNELS: [&str; 2] = [KERNEL, "monolith_step_split"];
+/// The kernels' names where every phase is one, in order of use; attention and the O projection of
+/// short texts, then of long ones.
+pub const KERNELS_OF_PHASES: [&str; 8] = [
     "monolith_qkv",
     "monolith_attention",
     "monolith_o_proj",
+    "monolith_attention_split",
+    "monolith_o_proj_split",
     "monolith_gate_up",
     "monolith_down",
     "monolith_head",

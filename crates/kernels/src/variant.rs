@@ -1,6 +1,6 @@
 //! The variant table: every kernel is a row of it.
 
-use crate::source::{ENTRY, ENTRY_OF_PHASES, KERNEL, KERNELS_OF_PHASES};
+use crate::source::{ENTRY, ENTRY_OF_PHASES, KERNELS, KERNELS_OF_PHASES};
 use crate::{Arch, KernelError, Shape};
 use monolith_abi::formats::FormatMap;
 use monolith_abi::step::{Step, Tuning, shared_bytes};
@@ -83,18 +83,8 @@ macro_rules! ablation {
             $base.apart("").recording(concat!($format, "-flag-apart-xray")),
             $base.handed(concat!($format, "-counter"), Handoff::Counter),
             $base.handed("", Handoff::Counter).recording(concat!($format, "-counter-xray")),
-            $base.handed("", Handoff::Counter).apart(concat!($format, "-counter-apart")),
-            $base
-                .handed("", Handoff::Counter)
-                .apart("")
-                .recording(concat!($format, "-counter-apart-xray")),
             $base.handed(concat!($format, "-barrier"), Handoff::Barrier),
             $base.handed("", Handoff::Barrier).recording(concat!($format, "-barrier-xray")),
-            $base.handed("", Handoff::Barrier).apart(concat!($format, "-barrier-apart")),
-            $base
-                .handed("", Handoff::Barrier)
-                .apart("")
-                .recording(concat!($format, "-barrier-apart-xray")),
             $base.by_phase(concat!($format, "-graph"), Launch::Graph),
             $base.by_phase("", Launch::Graph).apart(concat!($format, "-graph-apart")),
             $base.by_phase(concat!($format, "-dependent-graph"), Launch::DependentGraph),
@@ -113,7 +103,7 @@ const RELEASED: [Variant; 6] = [
     FP8_HEAD_BF16,
     FP8_HEAD_BF16.recording("fp8-head-bf16-flag-xray"),
 ];
-const ABLATION: [[Variant; 14]; 2] = [ablation!(BF16_FLAG, "bf16"), ablation!(FP8_FLAG, "fp8")];
+const ABLATION: [[Variant; 10]; 2] = [ablation!(BF16_FLAG, "bf16"), ablation!(FP8_FLAG, "fp8")];
 
 /// Every variant: the released ones, then those that only the ablation measures.
 pub const TABLE: &[Variant] = &ALL;
@@ -144,7 +134,7 @@ impl Variant {
 
     /// Returns the names of the row's kernels.
     pub fn kernels(&self) -> &'static [&'static str] {
-        if self.is_by_phase() { &KERNELS_OF_PHASES } else { &[KERNEL] }
+        if self.is_by_phase() { &KERNELS_OF_PHASES } else { &KERNELS }
     }
 
     /// Returns whether a release embeds the row.

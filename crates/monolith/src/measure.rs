@@ -10,6 +10,7 @@ use comfy_table::{Table, presets::NOTHING};
 use monolith_engine::{EngineError, cpu};
 use monolith_harness::HarnessError;
 use monolith_harness::environment::{Environment, Probe, Target};
+use monolith_harness::predict::PredictError;
 use monolith_harness::runs::{Index, RunFolder};
 use std::io::ErrorKind;
 use std::path::Path;
@@ -139,6 +140,12 @@ pub fn exit_of(error: HarnessError) -> Exit {
     match error {
         HarnessError::Ungated { .. } => Exit::new(Code::Gate, error),
         HarnessError::Engine(error) => engine::exit_of(error),
+        HarnessError::Predict(PredictError::UnknownGpu { .. } | PredictError::Kernel(_)) => {
+            Exit::new(Code::Usage, error)
+        }
+        HarnessError::Predict(PredictError::File { ref path, .. }) if !path.exists() => {
+            Exit::new(Code::Usage, error)
+        }
         HarnessError::Load(error) => match error.downcast::<EngineError>() {
             Ok(error) => engine::exit_of(*error),
             Err(error) => Exit::message(Code::Failure, error),

@@ -82,14 +82,6 @@ pub fn speed(text: &str) -> Result<f64, String> {
     number(text, |value: f64| value > 0.0 && value.is_finite(), "a number above 0")
 }
 
-/// A time, from 0 up.
-///
-/// # Errors
-/// What was wanted instead.
-pub fn duration(text: &str) -> Result<f64, String> {
-    number(text, |value: f64| value >= 0.0 && value.is_finite(), "a number from 0 up")
-}
-
 /// The output formats of a benchmark's rows.
 pub fn output() -> impl TypedValueParser<Value = Output> {
     PossibleValuesParser::new(Output::ALL.map(|(name, _)| name))

@@ -2,6 +2,7 @@
 //! crate. Ids index into lists of names in the same file, and the reader uses the names: a later
 //! version's unknown phase is refused, never mistaken for another.
 
+use crate::analysis::{Analysis, PathClass, PathSegment};
 use crate::names::escaped;
 use crate::{MAX_TOKEN_NS, Meta, Span, Spans, Streams, Trace, TraceError};
 use flate2::Compression;
@@ -43,7 +44,33 @@ struct File {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     epilogue: Option<FileSpans>,
     streams: FileStreams,
+    /// The critical path, which the page draws and does not compute. It follows from the rest, so
+    /// the reader here ignores it. Older files lack it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    path: Option<FilePath>,
 }
+
+/// The segments of the critical path, in order of time. The first begins at 0, and each of the
+/// others at the end of the one before.
+#[derive(Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct FilePath {
+    #[serde(deserialize_with = "bounded::names")]
+    classes: Vec<String>,
+    #[serde(deserialize_with = "bounded::rows")]
+    block: Vec<u16>,
+    #[serde(deserialize_with = "bounded::rows")]
+    class: Vec<u8>,
+    #[serde(deserialize_with = "bounded::rows")]
+    phase: Vec<u8>,
+    #[serde(deserialize_with = "bounded::rows")]
+    layer: Vec<u16>,
+    #[serde(deserialize_with = "bounded::rows")]
+    length_ns: Vec<u64>,
+}
+
+/// Stands for "no phase" in a segment of the critical path.
+const NO_PHASE: u8 = u8::MAX;
 
 /// The spans of one role, the consumers or the epilogues. Gaps and lengths are small numbers, which
 /// compress better than times.
@@ -201,7 +228,21 @@ fn file_from_trace(trace: &Trace) -> File {
         spans: file_spans(trace, |span| span.role == Role::Consumer),
         epilogue: Some(epilogue).filter(|epilogue| !epilogue.kind.is_empty()),
         streams: file_streams(trace),
+        path: Some(file_path(&Analysis::path_of(trace).segments)),
     }
+}
+
+fn file_path(segments: &[PathSegment]) -> FilePath {
+    let classes = PathClass::ALL.iter().map(|class| class.name().to_owned()).collect();
+    let mut file = FilePath { classes, ..FilePath::default() };
+    for segment in segments {
+        file.block.push(segment.block);
+        file.class.push(segment.class as u8);
+        file.phase.push(segment.phase.map_or(NO_PHASE, |phase| phase as u8));
+        file.layer.push(segment.layer.unwrap_or(NO_LAYER));
+        file.length_ns.push(segment.end_ns - segment.begin_ns);
+    }
+    file
 }
 
 fn file_spans(trace: &Trace, is_kept: impl Fn(&Span) -> bool) -> FileSpans {
@@ -238,7 +279,7 @@ fn file_streams(trace: &Trace) -> FileStreams {
 }
 
 fn trace_from_file(file: File) -> Result<Trace, TraceError> {
-    let File { schema: _, meta, phases, kinds, spans, epilogue, streams } = file;
+    let File { schema: _, meta, phases, kinds, spans, epilogue, streams, path: _ } = file;
     let phases = known("phases", &phases, Phase::from_name)?;
     let kinds = known("kinds", &kinds, EventKind::from_name)?;
     let mut spans = spans_from_file("spans", Role::Consumer, &meta, &spans, &phases, &kinds)?;

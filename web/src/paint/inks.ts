@@ -1,8 +1,9 @@
 // The theme's inks: a plain colour for each phase, a colour and a pattern for each kind of wait.
 
 import { EVENT_KINDS, PHASES } from "../abi";
+import { PATH_CLASSES } from "../trace/path";
 import { WAIT_KINDS, type WaitKind } from "../trace/trace";
-import type { Colour, Theme } from "./palette";
+import { type Colour, mixed, type Theme } from "./palette";
 import type { Ink } from "./raster";
 
 export interface Inks {
@@ -13,7 +14,20 @@ export interface Inks {
   /** By id of the kind: the pattern, and the plain colour where the wait is too narrow for it. */
   waits: Ink[];
   plainWaits: Ink[];
+  /** The same without a pattern and close to the ground: for the minimap. */
+  faintWaits: Ink[];
+  /** Work of the warp that sums up and publishes. */
+  epilogue: Ink[];
+  /** For spans that the search does not name. */
+  faintPhases: Ink[];
+  /** By index of the critical path's class. */
+  classes: Ink[];
 }
+
+/** How much lighter the epilogue's work is. */
+const LIGHTER = 0.5;
+/** How near to the surface's colour a span is that the search does not name. */
+const FAINT = 0.86;
 
 /** Side of a pattern, in CSS px. */
 const SIDE = 6;
@@ -57,6 +71,10 @@ export function inksFor(theme: Theme, ratio: number): Inks {
     phases: PHASES.map((phase) => plain(theme.phases[phase])),
     waits: waits.map((kind) => (kind ? waitInk(theme, kind, ratio) : surface)),
     plainWaits: waits.map((kind) => (kind ? plain(theme.waits[kind].line) : surface)),
+    faintWaits: waits.map((kind) => (kind ? plain(theme.waits[kind].ground) : surface)),
+    epilogue: PHASES.map((phase) => plain(mixed(theme.phases[phase], theme.surface, LIGHTER))),
+    faintPhases: PHASES.map((phase) => plain(mixed(theme.phases[phase], theme.surface, FAINT))),
+    classes: PATH_CLASSES.map((cls) => plain(theme.classes[cls])),
   };
 }
 

@@ -1,6 +1,7 @@
 // The colours. palette.test.ts measures how far apart they are for colour-blind eyes.
 
 import type { Phase } from "../abi";
+import type { PathClass } from "../trace/path";
 import type { WaitKind } from "../trace/trace";
 
 export type Colour = `#${string}`;
@@ -13,6 +14,8 @@ export interface Theme {
   /** The lines of a wait's pattern, and what lies between them. */
   waits: Record<WaitKind, { line: Colour; ground: Colour }>;
   phases: Record<Phase, Colour>;
+  /** The classes of the critical path: a class that is a wait has that wait's colour. */
+  classes: Record<PathClass, Colour>;
 }
 
 export const LIGHT: Theme = {
@@ -36,6 +39,13 @@ export const LIGHT: Theme = {
     down: "#9ca10b",
     lm_head: "#6b3a8f",
     argmax: "#101216",
+  },
+  classes: {
+    compute: "#56647a",
+    weights: "#c048fc",
+    handoff: "#d72540",
+    skew: "#54003c",
+    unrecorded: "#d5d9e0",
   },
 };
 
@@ -61,6 +71,13 @@ export const DARK: Theme = {
     lm_head: "#b010d8",
     argmax: "#63656a",
   },
+  classes: {
+    compute: "#8793a3",
+    weights: "#c41aa6",
+    handoff: "#e96c72",
+    skew: "#7f3cff",
+    unrecorded: "#363d48",
+  },
 };
 
 /** Red, green, blue as light, 0 to 1. */
@@ -80,6 +97,16 @@ export function contrast(one: Colour, other: Colour): number {
   };
   const [dark, light] = [luminance(one), luminance(other)].sort((a, b) => a - b);
   return ((light ?? 0) + 0.05) / ((dark ?? 0) + 0.05);
+}
+
+/** The colour, this far on the way to another (0 to 1). */
+export function mixed(colour: Colour, to: Colour, share: number): Colour {
+  const channel = (at: number) => {
+    const [from, end] = [colour, to].map((text) => Number.parseInt(text.slice(at, at + 2), 16));
+    const value = Math.round((from ?? 0) + share * ((end ?? 0) - (from ?? 0)));
+    return value.toString(16).padStart(2, "0");
+  };
+  return `#${channel(1)}${channel(3)}${channel(5)}`;
 }
 
 /** Black or white, whichever is easier to read on the colour. */

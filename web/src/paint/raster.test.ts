@@ -76,3 +76,11 @@ test("a size that changed is made room for", () => {
   one.clear(blue);
   expect(painted(one, letters)).toEqual(["bb"]);
 });
+
+test("a wide rectangle of one colour is filled to its edges and no farther", () => {
+  const one = new Raster();
+  one.resize(12, 3);
+  one.clear(ground);
+  one.rect(red, 1, 1, 10, 2);
+  expect(painted(one, letters)).toEqual(["............", ".rrrrrrrrr..", "............"]);
+});

@@ -8,6 +8,9 @@ export interface Ink {
   pixels: Uint32Array;
 }
 
+/** From this width on, in px, filling a line of one colour at once is quicker than px by px. */
+const WIDE = 8;
+
 export class Raster {
   private image: ImageData | null = null;
   private pixels = new Uint32Array();
@@ -31,6 +34,10 @@ export class Raster {
     const right = Math.min(Math.round(x1), width);
     const top = Math.max(Math.round(y0), 0);
     const bottom = Math.min(Math.round(y1), height);
+    if (side === 1) {
+      this.plain(pixels[0] ?? 0, left, top, right, bottom, width);
+      return;
+    }
     for (let y = top; y < bottom; y++) {
       const row = (y % side) * side;
       let place = left % side;
@@ -38,6 +45,23 @@ export class Raster {
         this.pixels[at] = pixels[row + place] ?? 0;
         place = place + 1 < side ? place + 1 : 0;
       }
+    }
+  }
+
+  /** One colour needs no look into a pattern. */
+  private plain(
+    colour: number,
+    left: number,
+    top: number,
+    right: number,
+    bottom: number,
+    width: number,
+  ): void {
+    for (let y = top; y < bottom; y++) {
+      const from = y * width + left;
+      const to = y * width + right;
+      if (to - from >= WIDE) this.pixels.fill(colour, from, to);
+      else for (let at = from; at < to; at++) this.pixels[at] = colour;
     }
   }
 

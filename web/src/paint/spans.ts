@@ -2,6 +2,7 @@
 
 import { EVENT_KINDS, PHASES } from "../abi";
 import { layerXs } from "../trace/axis";
+import { epilogueWork } from "../trace/epilogue";
 import {
   type Bar,
   layoutRow,
@@ -11,6 +12,7 @@ import {
   type Sliver,
 } from "../trace/layout";
 import { at, isWait } from "../trace/trace";
+import { xAt } from "../trace/viewport";
 import { stepName } from "../trace/words";
 import type { Inks } from "./inks";
 import { type Colour, readableOn, type Theme } from "./palette";
@@ -39,7 +41,7 @@ export function fillSpans(raster: Raster, scene: Scene, inks: Inks, ratio: numbe
   for (const x of layerXs(scene.layers, view)) fill(inks.line, x, 0, 1, rows.height);
   const layouts: RowLayout[] = [];
   for (let block = 0; block < rows.count; block++) {
-    const layout = layoutRow(trace, view, block);
+    const layout = layoutRow(trace, view, block, scene.found?.mask ?? null);
     fillRow(fill, scene, inks, layout, block * rows.pitch);
     if (rows.stripHeight > 0) fillStrip(fill, scene, inks, block);
     layouts.push(layout);
@@ -48,12 +50,16 @@ export function fillSpans(raster: Raster, scene: Scene, inks: Inks, ratio: numbe
 }
 
 function fillRow(fill: Fill, scene: Scene, inks: Inks, layout: RowLayout, top: number): void {
-  const { trace, rows } = scene;
+  const { trace, rows, found } = scene;
   for (const bar of layout.bars) {
-    const ink = isWait(trace, bar.span)
-      ? inks.waits[at(trace.spans.kind, bar.span)]
-      : inks.phases[at(trace.spans.phase, bar.span)];
+    const wait = isWait(trace, bar.span);
+    const faint = found !== null && at(found.mask, bar.span) === 0;
+    const [phases, waits] = faint ? [inks.faintPhases, inks.faintWaits] : [inks.phases, inks.waits];
+    const ink = wait
+      ? waits[at(trace.spans.kind, bar.span)]
+      : phases[at(trace.spans.phase, bar.span)];
     fill(ink ?? inks.surface, bar.x0, top, paintedWidth(bar), rows.barHeight);
+    if (wait && !faint) fillEpilogue(fill, scene, inks, bar, top);
   }
   // Slivers go on top of the bars, and waits on top of work, so that the shortest wait shows.
   for (const sliver of layout.slivers) {
@@ -61,6 +67,20 @@ function fillRow(fill: Fill, scene: Scene, inks: Inks, layout: RowLayout, top: n
     fill(inks.phases[sliver.phase] ?? inks.surface, sliver.x, top, 1, work);
     const waitTop = top + rows.barHeight - wait;
     fill(inks.plainWaits[sliver.kind] ?? inks.surface, sliver.x, waitTop, 1, wait);
+  }
+}
+
+/** The epilogue's work where the block's other warps wait: in the phase's colour, but lighter. */
+function fillEpilogue(fill: Fill, scene: Scene, inks: Inks, wait: Bar, top: number): void {
+  const { trace, rows, view } = scene;
+  const { block, beginNs, endNs } = trace.spans;
+  const window = [at(beginNs, wait.span), at(endNs, wait.span)] as const;
+  for (const work of epilogueWork(trace, at(block, wait.span), ...window)) {
+    const x0 = Math.max(xAt(view, work.beginNs), wait.x0);
+    const x1 = Math.min(xAt(view, work.endNs), wait.x1);
+    if (x1 - x0 < 1) continue;
+    const ink = inks.epilogue[trace.epilogue?.spans.phase[work.row] ?? 0] ?? inks.surface;
+    fill(ink, x0, top, paintedWidth({ x0, x1 }), rows.barHeight);
   }
 }
 

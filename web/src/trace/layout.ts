@@ -102,7 +102,13 @@ export interface RowLayout {
 const MIN_BAR = 1;
 
 /** The part of one block's row that is in view. */
-export function layoutRow(trace: Trace, view: Viewport, block: number): RowLayout {
+export function layoutRow(
+  trace: Trace,
+  view: Viewport,
+  block: number,
+  /** 1 for each span that counts among the narrow ones; null: all do. */
+  mask: Uint8Array | null = null,
+): RowLayout {
   const { beginNs, endNs } = trace.spans;
   const rowEnd = at(trace.rowStarts, block + 1);
   const bars: Bar[] = [];
@@ -112,7 +118,7 @@ export function layoutRow(trace: Trace, view: Viewport, block: number): RowLayou
     const x0 = xAt(view, at(beginNs, span));
     const x1 = xAt(view, at(endNs, span));
     if (x1 - x0 >= MIN_BAR) bars.push({ span, x0: Math.max(x0, 0), x1: Math.min(x1, view.width) });
-    else slivers.add(span, Math.floor((x0 + x1) / 2));
+    else if (mask === null || mask[span] === 1) slivers.add(span, Math.floor((x0 + x1) / 2));
   }
   return { bars, slivers: slivers.finish() };
 }

@@ -1,16 +1,24 @@
-// The list of traces beside the page (xtask/src/demo/data.rs writes it), and how an address names
-// one of them.
+// The list of traces beside the page (xtask/src/page_data.rs writes it).
 
 import { TraceError } from "./error";
-import { array, object, text } from "./values";
+import { array, integer, object, text, U32 } from "./values";
 
-const SCHEMA = "monolith-traces/1";
+const SCHEMA = "monolith-traces/2";
 const NAME_CHARS_MAX = 120;
 
-/** A trace beside the page: its file's name, and its title. */
+/** What a committed trace is of. */
+export interface Of {
+  run: string;
+  gpu: string;
+  variant: string;
+  position: number;
+}
+
+/** A trace beside the page: its file's name, its title, and what it is of, if it is committed. */
 export interface Listed {
   file: string;
   title: string;
+  of: Of | null;
 }
 
 /** Reads the JSON text of a list. */
@@ -36,9 +44,26 @@ export function listFromJson(json: string): Listed[] {
 
 function listedFrom(value: unknown, index: number): Listed {
   const what = `traces[${index}]`;
-  const { file, title } = object(value, what, ["file", "title"]);
+  const { file, title, of } = object(value, what, ["file", "title", "of"]);
   if (!isSafe(file)) throw new TraceError(`${what}.file is not the plain name of a .json.gz file`);
-  return { file, title: text(title, `${what}.title`) };
+  return { file, title: text(title, `${what}.title`), of: of === null ? null : ofFrom(of, what) };
+}
+
+/** Reads what a trace is of. */
+export function ofFrom(value: unknown, where: string): Of {
+  const what = `${where}.of`;
+  const { run, gpu, variant, position } = object(value, what, [
+    "run",
+    "gpu",
+    "variant",
+    "position",
+  ]);
+  return {
+    run: text(run, `${what}.run`),
+    gpu: text(gpu, `${what}.gpu`),
+    variant: text(variant, `${what}.variant`),
+    position: integer(position, `${what}.position`, U32),
+  };
 }
 
 /** Whether a name stays in the folder: it leads to no other folder or server. */
@@ -48,16 +73,4 @@ function isSafe(name: unknown): name is string {
     name.length <= NAME_CHARS_MAX &&
     /^[A-Za-z0-9][\w.-]*\.json\.gz$/.test(name)
   );
-}
-
-const PARAMETER = "trace";
-
-/** The file that the part of an address after `#` names, or null. */
-export function fileInHash(hash: string): string | null {
-  return new URLSearchParams(hash.replace(/^#/, "")).get(PARAMETER);
-}
-
-/** The part of an address that names a listed file. */
-export function hashFor(file: string): string {
-  return `#${new URLSearchParams({ [PARAMETER]: file })}`;
 }

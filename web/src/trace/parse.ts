@@ -5,8 +5,10 @@ import { EVENT_KINDS, NO_BLOCK, NO_LAYER, PHASES } from "../abi";
 import { checkEachSpan, checkSpans, checkStreams } from "./check";
 import { Columns } from "./columns";
 import { TraceError } from "./error";
+import { foreignJson } from "./foreign";
 import { metaFromFile } from "./meta";
-import type { Spans, Streams, Trace } from "./trace";
+import { pathFromFile } from "./path";
+import type { Meta, Spans, Streams, Trace } from "./trace";
 import { at } from "./trace";
 import { textFromFile } from "./unpack";
 import { MAX_TOKEN_NS, names, object, objectOf, U32 } from "./values";
@@ -32,8 +34,10 @@ export function traceFromJson(json: string): Trace {
   } catch {
     throw new TraceError("not a trace's JSON: the text is cut short or damaged");
   }
+  const foreign = foreignJson(file);
+  if (foreign) throw new TraceError(foreign);
   checkSchema(object(file, "the file", ["schema"], true).schema);
-  const { epilogue, ...required } = objectOf(file, "the file");
+  const { epilogue, path, ...required } = objectOf(file, "the file");
   const parts = object(required, "the file", FILE_FIELDS);
   const meta = metaFromFile(parts.meta);
   const phases = names(parts.phases, "phases", PHASES);
@@ -48,15 +52,24 @@ export function traceFromJson(json: string): Trace {
     rowStarts: spanColumns.starts,
     streams,
     streamStarts: streamColumns.starts,
+    epilogue: epilogue === undefined ? null : epilogueFromFile(epilogue, meta, phases, kinds),
+    path: path === undefined ? null : pathFromFile(path, meta, phases),
   };
   checkSpans(trace);
   checkStreams(trace);
-  if (epilogue !== undefined) {
-    // Who published when: the analysis needs it, the page has no row for it.
-    const columns = new Columns(epilogue, "epilogue", SPAN_FIELDS, meta.blocks);
-    checkEachSpan({ meta, spans: spansFromColumns(columns, phases, kinds) });
-  }
   return trace;
+}
+
+function epilogueFromFile(
+  value: unknown,
+  meta: Meta,
+  phases: number[],
+  kinds: number[],
+): Trace["epilogue"] {
+  const columns = new Columns(value, "epilogue", SPAN_FIELDS, meta.blocks);
+  const spans = spansFromColumns(columns, phases, kinds);
+  checkEachSpan({ meta, spans });
+  return { spans, rowStarts: columns.starts };
 }
 
 function checkSchema(schema: unknown): void {

@@ -1,6 +1,7 @@
 // One token's trace as the page holds it: checked columns.
 
 import { EVENT_KINDS, type EventKind, type Phase } from "../abi";
+import type { Path } from "./path";
 
 /** What was recorded. */
 export interface Meta {
@@ -73,6 +74,13 @@ export interface Trace {
   streams: Streams;
   /** The same for the streams. */
   streamStarts: Uint32Array;
+  /**
+   * What the warp did that sums up and publishes, while the block's others went on: its work, and
+   * its waits for other blocks. Null where there is no such warp.
+   */
+  epilogue: { spans: Spans; rowStarts: Uint32Array } | null;
+  /** The critical path; null in files written before it was. */
+  path: Path | null;
 }
 
 /** The kinds that are waits, in the order of their ids. */

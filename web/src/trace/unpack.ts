@@ -1,6 +1,7 @@
 // A file's bytes to its text.
 
 import { TraceError } from "./error";
+import { foreignBytes } from "./foreign";
 
 /** Longest accepted JSON, far above any step's, so that no small file can fill the memory. */
 export const MAX_JSON_BYTES = 64 * 2 ** 20;
@@ -12,6 +13,8 @@ export async function textFromFile(bytes: Uint8Array<ArrayBuffer>): Promise<stri
 
 async function unpack(bytes: Uint8Array<ArrayBuffer>): Promise<Uint8Array> {
   if (bytes[0] === 0x1f && bytes[1] === 0x8b) return gunzip(bytes);
+  const foreign = foreignBytes(bytes);
+  if (foreign) throw new TraceError(foreign);
   if (!/^\s*\{/.test(new TextDecoder().decode(bytes.subarray(0, 64)))) {
     throw new TraceError("neither gzip nor JSON: this is not a trace file");
   }

@@ -42,11 +42,27 @@ export function panned(view: Viewport, tokenNs: number, px: number): Viewport {
   return inside({ ...view, beginNs: view.beginNs + shift, endNs: view.endNs + shift }, tokenNs);
 }
 
-/** Zooms to an interval, with a margin of a tenth on both sides. */
-export function fitted(view: Viewport, tokenNs: number, beginNs: number, endNs: number): Viewport {
-  const length = clamp((endNs - beginNs) * 1.2, MIN_VIEW_NS, Math.max(tokenNs, 1));
+/** Zooms to an interval, with a margin on both sides: a tenth each, unless another is given. */
+export function fitted(
+  view: Viewport,
+  tokenNs: number,
+  beginNs: number,
+  endNs: number,
+  margin = 1.2,
+): Viewport {
+  const length = clamp((endNs - beginNs) * margin, MIN_VIEW_NS, Math.max(tokenNs, 1));
   const begin = (beginNs + endNs - length) / 2;
   return inside({ ...view, beginNs: begin, endNs: begin + length }, tokenNs);
+}
+
+/** Shows exactly this interval, as far as it is within the token and long enough. */
+export function windowed(
+  view: Viewport,
+  tokenNs: number,
+  beginNs: number,
+  endNs: number,
+): Viewport {
+  return fitted(view, tokenNs, beginNs, endNs, 1);
 }
 
 /** Moves the view just enough to show an interval; shows the begin of one longer than the view. */

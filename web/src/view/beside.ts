@@ -1,15 +1,15 @@
-// Fetches the files beside the page, which `cargo xtask demo` writes. A file that cannot be read
+// Fetches the files beside the page, which `cargo xtask page-data` and `demo` write. A file that cannot be read
 // gives an error that says why.
 
 import { TraceError } from "../trace/error";
 import { type Listed, listFromJson } from "../trace/list";
-import { traceFromFile } from "../trace/parse";
 import type { Trace } from "../trace/trace";
+import { readTrace } from "./reader";
 
 const FOLDER = "data/";
 const LIST = "traces.json";
 /** The trace that a page without a list shows. */
-export const RECORDED: Listed = { file: "trace.json.gz", title: "recorded here" };
+export const RECORDED: Listed = { file: "trace.json.gz", title: "recorded here", of: null };
 const NONE_RECORDED = "No trace was recorded here yet";
 
 /** Why a file beside the page was refused, and the remedy. */
@@ -19,6 +19,7 @@ export class BesideError extends TraceError {
     message: string,
     /** The page adds the command's name. */
     readonly remedy = "Create it again with",
+    readonly command = "cargo xtask page-data",
   ) {
     super(message);
   }
@@ -35,8 +36,14 @@ export async function listBeside(): Promise<Listed[] | null> {
 /** The one trace of a page without a list. */
 export async function recordedBeside(): Promise<Trace> {
   const response = await fetch(FOLDER + RECORDED.file).catch(() => null);
-  if (!response?.ok) throw new BesideError(NONE_RECORDED, "Record one with");
+  if (!response?.ok) throw new BesideError(NONE_RECORDED, "Record one with", "cargo xtask demo");
   return traceIn(response, RECORDED.file);
+}
+
+/** A table beside the page, as JSON; null if there is none. */
+export async function tableBeside(file: string): Promise<unknown> {
+  const response = await fetch(FOLDER + file).catch(() => null);
+  return response?.ok ? response.json().catch(() => null) : null;
 }
 
 /** A listed trace. */
@@ -51,7 +58,7 @@ export async function traceBeside(file: string): Promise<Trace> {
 
 async function traceIn(response: Response, file: string): Promise<Trace> {
   const bytes = await whole(response, file);
-  return refusing(file, () => traceFromFile(bytes));
+  return refusing(file, () => readTrace(bytes));
 }
 
 /** If the server names gzip as the encoding, the browser unpacks, and may find the file broken. */

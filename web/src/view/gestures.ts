@@ -9,6 +9,10 @@ export interface GestureHandlers {
   hover(point: Point | null): void;
   pick(point: Point): void;
   fit(): void;
+  /** Whether the press that begins here selects an area instead of moving the view. */
+  selects(event: PointerEvent): boolean;
+  /** The area between two points is being selected. */
+  select(from: Point, to: Point): void;
 }
 
 /** In CSS px from the canvas's upper left corner. */
@@ -59,6 +63,7 @@ class Pointers {
   private readonly at = new Map<number, Point>();
   private start: Point | null = null;
   private dragged = false;
+  private selecting = false;
 
   constructor(
     private readonly canvas: HTMLElement,
@@ -71,7 +76,11 @@ class Pointers {
     if (this.at.size === 0) {
       this.start = point;
       this.dragged = false;
-    } else this.dragged = true;
+      this.selecting = this.handlers.selects(event);
+    } else {
+      this.dragged = true;
+      this.selecting = false;
+    }
     this.at.set(event.pointerId, point);
     this.canvas.setPointerCapture(event.pointerId);
   }
@@ -104,6 +113,10 @@ class Pointers {
     const start = this.start ?? before;
     if (Math.hypot(point.x - start.x, point.y - start.y) > CLICK_REACH) this.dragged = true;
     if (!this.dragged) return;
+    if (this.selecting) {
+      this.handlers.select(start, point);
+      return;
+    }
     this.canvas.classList.add("dragging");
     this.handlers.hover(null);
     this.handlers.pan(before.x - point.x);

@@ -8,7 +8,8 @@ export type Command =
   | { do: "pan"; share: number }
   | { do: "step"; step: Step }
   | { do: "wait"; direction: 1 | -1 }
-  | { do: "fit" | "fit-span" | "streams" | "help" | "escape" };
+  | { do: "layer"; step: 1 | -1 | 0 }
+  | { do: "fit" | "fit-span" | "streams" | "path" | "select" | "find" | "help" | "escape" };
 
 /** The factor of a zoom key, and the share of the view that a pan key moves by. */
 const ZOOM = 1.5;
@@ -30,7 +31,13 @@ const BINDINGS: Binding[] = [
   { keys: ["f"], command: { do: "fit-span" } },
   { keys: ["."], command: { do: "wait", direction: 1 } },
   { keys: [","], command: { do: "wait", direction: -1 } },
+  { keys: ["["], command: { do: "layer", step: -1 } },
+  { keys: ["]"], command: { do: "layer", step: 1 } },
+  { keys: ["l"], command: { do: "layer", step: 0 } },
   { keys: ["p"], command: { do: "streams" } },
+  { keys: ["c"], command: { do: "path" } },
+  { keys: ["x"], command: { do: "select" } },
+  { keys: ["/"], command: { do: "find" } },
   { keys: ["?"], command: { do: "help" } },
   { keys: ["escape"], command: { do: "escape" } },
   { keys: ["arrowleft"], command: { do: "step", step: "previous" }, inChart: true },
@@ -46,13 +53,18 @@ export const KEY_LIST: [keys: string[], meaning: string][] = [
   [["W", "S"], "zoom in, out (also + and −)"],
   [["A", "D"], "move earlier, later"],
   [["0"], "show the whole token (also a double-click)"],
+  [["L"], "one layer: the one in the middle"],
+  [["[", "]"], "layer before, after"],
   [["←", "→"], "span before, after"],
   [["↑", "↓"], "row above, below"],
   [["Home", "End"], "first, last span of the row"],
   [[",", "."], "wait before, after"],
-  [["F"], "zoom to the span"],
+  [["F"], "zoom to the selected span or area"],
+  [["C"], "show or hide the critical path"],
   [["P"], "prefetch: show or hide the weights in flight below each row"],
-  [["Esc"], "deselect the span; close this list"],
+  [["/"], "search; Enter and Shift+Enter go to the next and the last match"],
+  [["X"], "dragging selects an area, and its sums appear (also Shift with a drag)"],
+  [["Esc"], "deselect the span, then the area; close this list"],
   [["?"], "this list"],
   [["Ctrl", "wheel"], "zoom at the pointer (Cmd on a Mac, or pinch)"],
   [["drag"], "move through time"],

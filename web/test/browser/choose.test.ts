@@ -14,18 +14,18 @@ const GPU_NAME = "r3-xray-bf16-flag-16.json.gz";
 const GPU_TITLE = "bf16-flag, position 16, NVIDIA H200 of a machine with a long name";
 const OLD_NAME = "r1-xray-old.json.gz";
 const TRACES = [
-  { file: "trace.json.gz", title: "this machine" },
-  { file: GPU_NAME, title: GPU_TITLE },
-  { file: "r3-xray-gone.json.gz", title: "gone" },
-  { file: OLD_NAME, title: "old" },
+  { file: "trace.json.gz", title: "this machine", of: null },
+  { file: GPU_NAME, title: GPU_TITLE, of: null },
+  { file: "r3-xray-gone.json.gz", title: "gone", of: null },
+  { file: OLD_NAME, title: "old", of: null },
 ];
-const listOf = (traces: unknown[]) => JSON.stringify({ schema: "monolith-traces/1", traces });
+const listOf = (traces: unknown[]) => JSON.stringify({ schema: "monolith-traces/2", traces });
 
 let served: Served;
 let browser: Browser;
 let page: Page;
 let faults: string[] = [];
-/** The files of data/ that the page asked for. */
+/** The list and the traces that the page asked for. */
 let asked: string[] = [];
 
 beforeAll(async () => {
@@ -57,7 +57,8 @@ async function open(hash = "", options: BrowserContextOptions = {}): Promise<voi
   watch(page, served.url, faults);
   page.on("request", (request) => {
     const [, file] = request.url().split("/data/");
-    if (file !== undefined) asked.push(file);
+    // The tables are another matter.
+    if (file !== undefined && !/^(results|budget)\.json$/.test(file)) asked.push(file);
   });
   await page.goto(served.url + hash);
   await page.locator("#chart:not([hidden]), #message:not([hidden])").first().waitFor();
@@ -70,7 +71,7 @@ async function settled(): Promise<void> {
   await painted(page);
 }
 
-const headline = () => page.locator("#headline").textContent();
+const headline = () => page.locator("#subject").textContent();
 const message = () => page.locator("#message").textContent();
 const complains = () => page.locator("#message").isVisible();
 const select = () => page.getByLabel("Trace", { exact: true });
@@ -95,12 +96,12 @@ test("the first is shown, and only what is chosen is fetched", async () => {
   await choose(GPU_TITLE);
   expect(await headline()).toContain("cuda engine");
   expect(await page.title()).toBe(`${GPU_TITLE} · monolith X-ray`);
-  expect(await hash()).toBe(`#trace=${GPU_NAME}`);
+  expect(await hash()).toBe(`#v=${GPU_NAME}`);
   expect(asked.slice(2)).toEqual([GPU_NAME]);
   expect(await page.locator("#streams").isVisible()).toBe(true);
   await choose("this machine");
   expect(await headline()).toContain("cpu engine");
-  expect(await hash()).toBe("#trace=trace.json.gz");
+  expect(await hash()).toBe("#v=trace.json.gz");
   expect(await complains()).toBe(false);
 });
 
@@ -137,7 +138,7 @@ test("an address of none that is here: the first is shown, and a sentence", asyn
   await open("#trace=..%2Fsecret.json.gz");
   await expect.poll(message).toContain("that the address names is not available here");
   expect(await headline()).toContain("cpu engine");
-  expect(await hash()).toBe("#trace=trace.json.gz");
+  expect(await hash()).toBe("#v=trace.json.gz");
   expect(asked).toEqual(["traces.json", "trace.json.gz"]);
 });
 
@@ -146,7 +147,7 @@ test("one that is missing, one that is old: said, and what is shown stays", asyn
   await choose("gone");
   expect(await message()).toBe(
     "data/r3-xray-gone.json.gz is listed but missing (status 404). " +
-      "Create it again with cargo xtask demo.",
+      "Create it again with cargo xtask page-data.",
   );
   expectMissing();
   expect(await headline()).toContain("cpu engine");
@@ -168,7 +169,7 @@ test("the address names one that is missing: any can be chosen, and the address 
   expect(await violations(page)).toEqual([]);
   await choose("this machine");
   expect(await headline()).toContain("cpu engine");
-  expect(await hash()).toBe("#trace=trace.json.gz");
+  expect(await hash()).toBe("#v=trace.json.gz");
 });
 
 test("a server that is gone is said to be", async () => {
@@ -224,12 +225,16 @@ test("a file of one's own is one more to choose, and no address", async () => {
 test.each([
   ["cut short", listOf(TRACES).slice(0, 60), "not a list's JSON"],
   ["of another version", '{"schema":"monolith-traces/9"}', 'schema is "monolith-traces/9"'],
-  ["leading elsewhere", listOf([{ file: "../index.html", title: "a" }]), "traces[0].file is not"],
+  [
+    "leading elsewhere",
+    listOf([{ file: "../index.html", title: "a", of: null }]),
+    "traces[0].file is not",
+  ],
 ])("a list %s is refused in words", async (_, list, words) => {
   await served.setFile("traces.json", list);
   await open();
   expect(await message()).toContain(`data/traces.json was refused: ${words}`);
-  expect(await message()).toContain("Create it again with cargo xtask demo.");
+  expect(await message()).toContain("Create it again with cargo xtask page-data.");
   expect(asked).toEqual(["traces.json"]);
 });
 

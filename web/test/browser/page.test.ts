@@ -114,6 +114,7 @@ describe.each(THEMES)("%s theme", (colorScheme, theme) => {
     await served.setTrace(GPU_FILE);
     await open({ colorScheme });
     // The begin of the token, before the first weights arrive.
+    await page.keyboard.press("0");
     const box = await rowsBox();
     await page.mouse.move(box.x + 85, box.y + 20);
     for (let zoom = 0; zoom < 8; zoom++) await page.keyboard.press("w");
@@ -150,11 +151,15 @@ test("the theme follows the system while the page is open", async () => {
 
 test("words and numbers: headline, legend, tables", async () => {
   await open();
-  const headline = await page.locator("#headline").textContent();
-  expect(headline).toMatch(/^Qwen3-0\.6B on a made-up processor, cpu engine, .* position 128 took/);
-  expect(headline).toMatch(/2 threads spent \d+\.\d.% of that time waiting\.$/);
+  expect(await page.locator("#headline").textContent()).toMatch(
+    /^One token in [\d.]+.µs on a made-up processor\.$/,
+  );
+  expect(await page.locator("#subject").textContent()).toMatch(
+    /^Qwen3-0\.6B on a made-up processor, cpu engine, .* position 128\.$/,
+  );
+  expect(await page.locator("#split").isVisible()).toBe(false);
   const legend = await page.locator("#legend").textContent();
-  expect(legend).toContain("hatched: waiting for another thread's values");
+  expect(legend).toContain("waits for others");
   expect(legend).not.toContain("weights");
   const phases = page.locator("#tables table").first();
   expect(await phases.locator("tbody tr").count()).toBe(9);
@@ -169,12 +174,12 @@ test("words and numbers of a GPU's trace: waits by kind, hand-offs, overhead, st
   await open();
   const said = async (selector: string, nth = 0) =>
     ((await page.locator(selector).nth(nth).textContent()) ?? "").replaceAll("\u00a0", " ");
-  expect(await said("#caveats")).toMatch(/^[\d.]+ % of the blocks' time is not recorded\./);
-  expect(await said("#caveats")).toContain("runs 1.9 % slower than the headline build");
+  expect(await said("#caveats")).toMatch(/For [\d.]+ % of the blocks' time there is no record/);
+  expect(await said("#caveats")).toContain("runs 1.9 % slower than the one that is timed");
   const legend = await said("#legend");
-  expect(legend).toContain("hatched: waiting for another block's values");
-  expect(legend).toContain("vertical lines: waiting for weights");
-  expect(legend).toContain("checked: waiting for the block's own warps");
+  for (const words of ["waits for others", "for weights", "for own warps"]) {
+    expect(legend).toContain(words);
+  }
   expect(await said("#tables table", 0)).toMatch(/[\d,.]+ MB in [\d.]+ µs are [\d,.]+ GB\/s\./);
   const kinds = await said("#tables table", 1);
   expect(kinds).toMatch(/the hand-offs, are \d+\.\d % of the layers' time, from/);
@@ -287,7 +292,7 @@ describe("weights in flight", () => {
     const { x, y } = await inStrip();
     await page.mouse.move(x, y);
     expect(await details()).toMatch(
-      /^block 020 \(SM 40\): weights of \w+ of layer \d+, [\d.]+ kB in \d copies, in flight [\d.]+ µs, at [\d.]+ µs, [\d.]+ µs ahead of the work on them$/,
+      /^block 020 \(SM 40\): weights of \w+ of layer \d+, [\d.]+ kB in \d copies, in flight [\d.]+ µs \([\d.]+ GB\/s\), at [\d.]+ µs, [\d.]+ µs ahead of the work on them$/,
     );
     await page.mouse.move(x, y - 4);
     expect(await details()).not.toContain("weights of");
@@ -343,7 +348,7 @@ async function touch(session: CDPSession, from: Places, to: Places): Promise<voi
 describe("keyboard", () => {
   test("the chart is reached by Tab and its spans by arrow keys", async () => {
     await open();
-    await page.locator("[data-action=help]").focus();
+    await page.locator("#legend button").last().focus();
     await page.keyboard.press("Tab");
     const first = await details();
     expect(first).toMatch(/^thread 0: embed, worked/);
@@ -450,7 +455,7 @@ describe("files", () => {
     await page.locator("#file").setInputFiles(file("photo.png", Buffer.from("PNG")));
     await page.locator("#message").waitFor();
     expect(await message()).toContain("photo.png was refused: neither gzip nor JSON");
-    expect(await page.locator("#headline").textContent()).toContain("cpu engine");
+    expect(await page.locator("#subject").textContent()).toContain("cpu engine");
     await page.evaluate(
       (bytes) => {
         const dataTransfer = new DataTransfer();
@@ -459,7 +464,7 @@ describe("files", () => {
       },
       [...GPU_FILE],
     );
-    await expect.poll(() => page.locator("#headline").textContent()).toContain("cuda engine");
+    await expect.poll(() => page.locator("#subject").textContent()).toContain("cuda engine");
     expect(await page.locator("#message").isVisible()).toBe(false);
   });
 });

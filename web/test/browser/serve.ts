@@ -54,8 +54,9 @@ export async function serve(): Promise<Served> {
 export function watch(page: Page, url: string, faults: string[]): void {
   page.on("pageerror", (error) => faults.push(error.message));
   page.on("console", (message) => {
-    // A page without a list finds out by asking for it; the browser itself reports that.
-    if (message.location().url === `${url}data/traces.json`) return;
+    // A page without a list or tables finds out by asking; the browser itself reports that.
+    const [, file] = message.location().url.split(`${url}data/`);
+    if (file && ["traces.json", "results.json", "budget.json"].includes(file)) return;
     if (message.type() === "error" || message.type() === "warning") faults.push(message.text());
   });
   page.on("request", (request) => {

@@ -31,6 +31,7 @@ const U8: Element = Element { name: "u8", bytes: 1 };
 const U32: Element = Element { name: "u32", bytes: 4 };
 const U64: Element = Element { name: "u64", bytes: 8 };
 const INT2: Element = Element { name: "int2", bytes: 8 };
+const FLOAT2: Element = Element { name: "float2", bytes: 8 };
 const FLOAT: Element = Element { name: "float", bytes: 4 };
 
 const fn field(
@@ -61,14 +62,21 @@ pub const SHARED: &[SharedField] = &[
         "Each warp's columns of the residual stream: every block has all of it.")),
     aligned(16, field("zeros", U8, &[number!(1024)],
         "A run of weights that are zero.")),
-    aligned(16, field("outputs", FLOAT, &[tuning!(consumer_warps), size!(group_dim)],
-        "Attention: each warp's sum over its positions, of the group's query heads.")),
+    aligned(16, field("angles", FLOAT2, &[size!(head_pairs)],
+        "Attention: cosine and sine of the position's angles.")),
+    aligned(16, field("scores", FLOAT,
+        &[size!(group_heads), size!(kv_batch), size!(quarters)],
+        "Attention: scores of a batch's positions, in parts over the dimensions.")),
+    aligned(16, field("newest_scores", FLOAT, &[size!(group_heads)],
+        "Attention: the newest position's scores.")),
+    aligned(16, field("newest_value", U32, &[size!(head_pairs)],
+        "Attention: its value, in bf16.")),
+    aligned(16, field("query_squares", FLOAT, &[size!(group_heads), size!(quarters)],
+        "Attention: sums of squares of the queries, in parts over the dimensions.")),
+    aligned(16, field("outputs", U32, &[size!(slices), size!(activation_words)],
+        "Attention: the O projection's activation, a slice of its columns each.")),
     aligned(16, field("merged", FLOAT, &[size!(item_tiles), size!(group_dim)],
         "Attention: sums over the ranks' results.")),
-    aligned(16, field("largest", FLOAT, &[size!(group_heads), tuning!(consumer_warps)],
-        "Attention: each warp's largest score.")),
-    aligned(16, field("weights", FLOAT, &[size!(group_heads), tuning!(consumer_warps)],
-        "Attention: each warp's sum of weights.")),
     aligned(16, field("merged_largest", FLOAT, &[size!(group_heads), size!(item_tiles)],
         "Attention: the largest score of some ranks.")),
     aligned(16, field("merged_weights", FLOAT, &[size!(group_heads), size!(item_tiles)],
@@ -81,8 +89,6 @@ pub const SHARED: &[SharedField] = &[
         "The ring's barriers: a stage is released."),
     field("read", U64, &[number!(2)],
         "The epilogue has read a buffer of partial sums."),
-    field("attended", U64, &[number!(1)],
-        "Attention: every warp's sums are there."),
     field("failed", U32, &[number!(1)],
         "Not 0: a wait of this block has failed; it publishes nothing more."),
 ];

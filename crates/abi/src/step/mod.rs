@@ -45,6 +45,10 @@ wire_inputs! {
         grid;
         /// Copies of the ring in flight in the layers.
         flight;
+        /// Copies in flight while keys and values are loaded.
+        kv_flight;
+        /// One more copy is in flight if the consumers have taken the stage of so many copies ago; 0: never.
+        low;
         /// Copies in flight in the LM head, which has no hand-off.
         head_flight;
         /// Stages of the ring.
@@ -57,8 +61,6 @@ wire_inputs! {
         kv_splits;
         /// Positions up to which every block of a KV head attends to all of them.
         kv_local;
-        /// Positions whose keys and values a warp loads before it uses the first.
-        kv_ahead;
         /// Blocks that share a multiprocessor: of one kernel and the next, where each is a phase.
         residents;
         /// 1 if spans are recorded, else 0.
@@ -79,7 +81,7 @@ wire_sizes! {
     /// units of 8 bytes), shared memory.
     Sizes of
         dims: Dims { hidden, intermediate, layers, heads, kv_heads, head_dim },
-        tuning: Tuning { consumer_warps, grid, kv_splits, xray };
+        tuning: Tuning { consumer_warps, grid, kv_chunk, kv_splits, xray };
     fixed {
         /// Rows of a tile.
         tile_rows = TILE_ROWS;
@@ -93,6 +95,8 @@ wire_sizes! {
         line_units = 16;
         /// Tiles of an item of the O projection: those of a rank, by the columns of a KV head.
         item_tiles = 4;
+        /// Positions of a group: the rows or columns of a fragment of keys or values.
+        kv_group = 16;
         /// Columns of a run: a warp owns every `consumer_warps`-th run of a matrix's columns.
         run_columns = 32;
     }
@@ -109,6 +113,8 @@ wire_sizes! {
         gate_up_dim: int = 2 * intermediate;
         /// The widest activation.
         widest: int = larger(larger(hidden, intermediate), q_dim);
+        /// Pairs of a head's dimensions.
+        head_pairs: int = head_dim / 2;
         /// Values of the query heads of a KV head.
         group_dim: int = group_heads * head_dim;
         /// Values of a tile of gate and up: eight rows of gate and the eight rows of up that go
@@ -132,6 +138,14 @@ wire_sizes! {
         ranks: int = (hidden + item_tiles * tile_rows - 1) / (item_tiles * tile_rows);
         /// Splits of a head's KV range, at most one a rank.
         splits: int = smaller(kv_splits, ranks);
+        /// Positions of a round of attention, two chunks: their keys, or their values, are a stage.
+        kv_round: int = 2 * kv_chunk;
+        /// Positions whose scores shared memory holds.
+        kv_batch: int = 4 * kv_round;
+        /// Warps that share a group's positions: each has a quarter of the dimensions.
+        quarters: int = consumer_warps * kv_group / kv_round;
+        /// Slices of an item's columns in the O projection.
+        slices: int = consumer_warps / item_tiles;
         /// Splits of the down projection's columns: a warp's part of them is 12 steps at most.
         down_splits: int = 2 * ((intermediate + 6143) / 6144);
         /// Runs of a row of `hidden` columns that a warp owns, at most.
@@ -191,8 +205,8 @@ wire_sizes! {
         /// Where the outputs of attention as a phase of its own begin; the final slot exists twice,
         /// by the step's parity.
         outputs_base: u64 = final_base + 2 * final_units;
-        /// From one KV head's output to the next: a unit a value.
-        output_line: int = (group_dim + line_units - 1) / line_units * line_units;
+        /// From one KV head's output to the next: a unit a part of a pair of values.
+        output_line: int = (parts * group_dim / 2 + line_units - 1) / line_units * line_units;
         /// From one layer's outputs to the next.
         layer_outputs: int = kv_heads * output_line;
         /// Copies of a counter, so that not all warps poll one word: one for each consumer warp.
@@ -221,8 +235,10 @@ wire_sizes! {
         residual_base: u64 = counters_base + 2 * counters_units;
         /// Units of one of them.
         residual_units: int = consumer_warps * residual_floats / 2;
+        /// Where the cosine and sine of the position's angles lie there, a unit a pair of dimensions.
+        angles_base: u64 = residual_base + 2 * residual_units;
         /// Units of all slots.
-        slot_units: u64 = residual_base + 2 * residual_units;
+        slot_units: u64 = angles_base + head_pairs;
 
         /// Rows of a round.
         round_rows: int = round_tiles * tile_rows;
@@ -270,6 +286,8 @@ wire_rules! {
     );
     /// The split of a position: chunks of positions go to the splits round-robin.
     u32 split_of(position, kv_chunk, kv_splits) = position / kv_chunk % kv_splits;
+    /// Positions of the cache that a context takes: whole chunks.
+    u32 kv_capacity(context, kv_chunk) = (context + kv_chunk - 1) / kv_chunk * kv_chunk;
     /// The unit of a pair's partial sum within a slot: `per` pairs lie side by side, `line` units
     /// from one block's to the next one's, and each pair has `sums` partial sums.
     int unit_of_pair(pair, sum, per, line, sums) = (pair / per * sums + sum) * line + pair % per;
@@ -324,13 +342,14 @@ mod tests {
             consumer_warps: 16,
             grid: 128,
             flight: 2,
+            kv_flight: 4,
+            low: 0,
             head_flight: 4,
             stages: 10,
             stage_bytes: 16_384,
             kv_chunk: 32,
             kv_splits: 16,
-            kv_local: 64,
-            kv_ahead: 8,
+            kv_local: 192,
             residents: 1,
             xray: 1,
         };
@@ -346,7 +365,7 @@ mod tests {
         assert_eq!((sizes.layer_outputs, sizes.layer_counters), (2048, 20));
         assert_eq!(sizes.counters_base, sizes.outputs_base + 28 * 2048);
         assert_eq!(sizes.residual_base, sizes.counters_base + 2 * 28 * 20 * 256);
-        assert_eq!(sizes.slot_units, sizes.residual_base + 2 * 512);
+        assert_eq!(sizes.slot_units, sizes.residual_base + 2 * 512 + 64);
         assert_eq!(dims.defines()[0], ("ML_HIDDEN".to_owned(), 1024));
         assert_eq!(tuning.defines().len(), Tuning::FIELDS.len());
     }

@@ -21,7 +21,7 @@ use monolith_abi::kernel::{
     BLOCKS_MAX, Control, EOS_MAX, FaultRecord, STEP_APPENDS, STEP_HAS_HEAD, STOPPED_END_OF_TEXT,
     STOPPED_NOT_A_NUMBER, StepArgs,
 };
-use monolith_abi::step::{Step, output_of};
+use monolith_abi::step::{Step, kv_capacity, output_of};
 use monolith_kernels::Variant;
 use monolith_model::Config;
 use monolith_pack::{Formats, Pack, Section};
@@ -61,6 +61,8 @@ pub struct CudaOptions {
     pub injected: Option<Injected>,
     /// If not 0, the seed of pseudo-random delays, which are injected before some gathers.
     pub delay_seed: u32,
+    /// Number of the step before the first: a test begins close to where 16 bits of it end.
+    pub epoch_before: u32,
 }
 
 impl Default for CudaOptions {
@@ -74,6 +76,7 @@ impl Default for CudaOptions {
             timeout: Duration::from_secs(2),
             injected: None,
             delay_seed: 0,
+            epoch_before: 0,
         }
     }
 }
@@ -146,14 +149,14 @@ impl CudaEngine {
             let most = gpu.multiprocessors.min(BLOCKS_MAX as usize);
             return Err(EngineError::BlockCount { blocks, max: most, gpu: gpu.name });
         }
-        let buffers =
-            Buffers::new(&stream, &pack, context, gpu.step.sizes.slot_units).map_err(gpu_error)?;
+        let buffers = Buffers::new(&stream, &pack, context, &gpu.step).map_err(gpu_error)?;
         let recording = variant.xray.then(|| Recording::new(&stream, blocks));
         let recording = recording.transpose().map_err(gpu_error)?;
         let fault = FaultWords::new(&gpu.context)?;
         let mut args = params::args(&pack, options, context)?;
         buffers.point(&stream, &mut args);
         args.fault = fault.device_address();
+        args.epoch = options.epoch_before;
         let launch = launch::strategy(variant, gpu.kernels, &gpu.step, blocks, &stream, &args)?;
         Ok(CudaEngine {
             info: EngineInfo {
@@ -427,15 +430,16 @@ impl Buffers {
         stream: &Arc<CudaStream>,
         pack: &Pack,
         context: usize,
-        slot_units: usize,
+        step: &Step,
     ) -> Result<Buffers, cudarc::driver::DriverError> {
         let config = pack.config();
-        let kv = config.layers * 2 * config.kv_dim() * context;
+        let positions = kv_capacity(context, step.tuning.kv_chunk);
+        let kv = config.layers * 2 * config.kv_dim() * positions;
         Ok(Buffers {
             _weights: stream.clone_htod(pack.payload())?,
             _kv: stream.alloc_zeros(kv)?,
             _rope: stream.clone_htod(&rope_table(config, context))?,
-            slots: stream.alloc_zeros(slot_units)?,
+            slots: stream.alloc_zeros(step.sizes.slot_units)?,
             tokens: stream.alloc_zeros(context + 1)?,
             greedy: stream.alloc_zeros(context)?,
             logits: stream.alloc_zeros(config.vocab)?,

@@ -9,21 +9,22 @@ mod output;
 mod row;
 mod sql;
 
-pub(crate) use output::percent;
 pub use output::{Output, rendered};
+pub(crate) use output::{percent, predictions, signed_percent};
 pub(crate) use row::median;
-pub use row::{Facts, PassedGate, Roofline, Row, SCHEMA_VERSION, Test, row};
+pub use row::{Facts, PassedGate, Predicted, Roofline, Row, SCHEMA_VERSION, Test, row};
 
 use crate::adapters::{Contender, Description, Monolith};
 use crate::environment::{Energy, Environment, Probe, Telemetry};
 use crate::gate::{self, GateRecord};
 use crate::identity::file_sha256;
-use crate::predict::{Calibration, Prediction};
+use crate::predict::{Prediction, Predictor};
 use crate::prompts::PromptIds;
 use crate::subject::Ours;
 use crate::{HarnessError, Progress, fill};
 use measure::{Measured, measure};
 use monolith_engine::{Engine, HOST_CLOCK};
+use monolith_kernels::Variant;
 use monolith_pack::Pack;
 use std::path::Path;
 use std::time::Instant;
@@ -43,8 +44,10 @@ pub struct BenchOptions {
     pub prompts: bool,
     /// Whether each test begins with an untimed run.
     pub warm_up: bool,
-    /// Numbers for prediction and roofline.
-    pub calibration: Option<Calibration>,
+    /// The measured bandwidth, for the roofline.
+    pub roofline: Option<Roofline>,
+    /// Predicts each test's speed; `None` for a processor without a model.
+    pub predictor: Option<Predictor>,
 }
 
 impl Default for BenchOptions {
@@ -56,7 +59,8 @@ impl Default for BenchOptions {
             prompt_lengths: Vec::new(),
             prompts: true,
             warm_up: true,
-            calibration: None,
+            roofline: None,
+            predictor: None,
         }
     }
 }
@@ -139,9 +143,7 @@ fn row_of(
     measured: &Measured,
 ) -> Row {
     let header = bench.pack.header();
-    let layers = bench.pack.config().layers;
     let position = test.mean_position(bench.prompts);
-    let prediction = position.zip(options.calibration.as_ref());
     let kv = |position| header.kv_bytes_per_position as f64 * position;
     row(&Facts {
         subject: about.subject.ours().expect("the bench measures an engine of ours"),
@@ -151,8 +153,8 @@ fn row_of(
         seconds: &measured.seconds,
         launches_per_token: about.launches_per_token.map(f64::from),
         bytes_per_token: position.map(|position| header.bytes_per_token as f64 + kv(position)),
-        prediction: prediction
-            .map(|(position, numbers)| Prediction::of(header, layers, position, numbers)),
+        roofline: position.and(options.roofline.clone()),
+        prediction: prediction(bench, options, test),
         gate: gate.map(|gate| PassedGate {
             sha256: &gate.sha256,
             rule: gate.record.checks.tokens.rule,
@@ -164,6 +166,15 @@ fn row_of(
         clock: clock(about, test),
         telemetry: Telemetry::of(&measured.samples),
     })
+}
+
+/// Predicts a test's speed, if there is a model of the processor and the format.
+fn prediction(bench: &Bench, options: &BenchOptions, test: Test) -> Option<Prediction> {
+    let (first, steps) = test.decoded(bench.prompts)?;
+    let (config, formats) = (bench.pack.config(), bench.pack.header().formats);
+    // The numbers are of the kernel that is the formats' default.
+    Variant::of_formats(formats.map()).filter(|row| row.name == bench.engine.info().variant)?;
+    options.predictor.as_ref()?.predict(config, formats, first.round() as usize, steps).ok()
 }
 
 /// Adds to a row the energy of decoding at its position: consecutive steps for at least `window_s`

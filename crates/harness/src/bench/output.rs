@@ -2,6 +2,7 @@
 
 use super::{Row, sql::sql};
 use crate::markdown;
+use crate::predict::Basis;
 use serde_json::Value;
 
 /// The output formats of rows.
@@ -52,7 +53,8 @@ pub fn rendered(rows: &[Row], output: Output) -> String {
 fn markdown(rows: &[Row]) -> String {
     let mut text = String::from(
         "| engine | variant | format | test | t/s | median | min | max | GB/s | roofline \
-         | predicted | gate | scope |\n|---|---|---|---|--:|--:|--:|--:|--:|--:|--:|---|---|\n",
+         | predicted | error | gate | scope |\n\
+         |---|---|---|---|--:|--:|--:|--:|--:|--:|--:|--:|---|---|\n",
     );
     for row in rows {
         let number = |value: Option<f64>, digits| {
@@ -70,12 +72,73 @@ fn markdown(rows: &[Row]) -> String {
             number(row.gb_s, 1),
             percent(row.roofline_share),
             number(row.predicted_tok_s, 0),
+            signed_percent(row.predicted.prediction_error),
         ];
         let cells = cells.map(|text| markdown::cell(&text)).join(" | ");
         // The gate's cell is our own Markdown.
         text += &format!("| {cells} | {} | {} |\n", gate(row), markdown::cell(&row.scope));
     }
-    text
+    let predictions = predictions(rows);
+    if predictions.is_empty() { text } else { text + "\n" + &predictions }
+}
+
+/// Renders what was predicted for each row, part by part; empty if nothing was.
+pub(crate) fn predictions(rows: &[Row]) -> String {
+    let shown = rows.iter().filter(|row| row.predicted.prediction_error.is_some());
+    let lines: String = shown.clone().map(prediction_line).collect();
+    let mut bases: Vec<String> = Vec::new();
+    for row in shown {
+        let basis = row.prediction.as_ref().and_then(|prediction| prediction.basis.as_ref());
+        let basis = basis.map(|basis| basis_words(basis, &row.gpu));
+        bases.extend(basis.filter(|words| !bases.contains(words)));
+    }
+    if lines.is_empty() {
+        return String::new();
+    }
+    format!(
+        "{PREDICTIONS_HEAD}{lines}\nError: how much longer a token took than predicted. {}\n",
+        bases.join(" ")
+    )
+}
+
+const PREDICTIONS_HEAD: &str = "\
+us a token, and the parts of the prediction
+
+| variant | format | model | test | measured | predicted | error | weights | hand-offs | compute \
+| head | argmax | launch |
+|---|---|---|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|
+";
+
+fn prediction_line(row: &Row) -> String {
+    let us = |value: Option<f64>| value.map_or(String::new(), |value| format!("{value:.1}"));
+    let of_speed = |speed: Option<f64>| us(speed.map(|speed| 1e6 / speed));
+    let cells = [
+        row.variant.clone(),
+        row.format.clone(),
+        row.model.clone(),
+        row.test.clone(),
+        of_speed(row.tok_s_median),
+        of_speed(row.predicted_tok_s),
+        signed_percent(row.predicted.prediction_error),
+        us(row.predicted.predicted_weights_us),
+        us(row.predicted.predicted_hand_offs_us),
+        us(row.predicted.predicted_compute_us),
+        us(row.predicted.predicted_head_us),
+        us(row.predicted.predicted_argmax_us),
+        us(row.predicted.predicted_launch_us),
+    ];
+    format!("| {} |\n", cells.map(|text| markdown::cell(&text)).join(" | "))
+}
+
+/// Says what a prediction for a GPU is based on.
+fn basis_words(basis: &Basis, gpu: &str) -> String {
+    let run = markdown::cell(&basis.run);
+    if basis.gpu == gpu {
+        format!("The prediction's numbers were fitted to {run}.")
+    } else {
+        let own = markdown::cell(&basis.gpu);
+        format!("The prediction's numbers are those of another GPU ({own}, {run}), scaled.")
+    }
 }
 
 /// Describes the row's gate; empty for another engine.
@@ -89,6 +152,10 @@ fn gate(row: &Row) -> &'static str {
 
 pub(crate) fn percent(share: Option<f64>) -> String {
     share.map_or(String::new(), |share| format!("{:.0}%", 100.0 * share))
+}
+
+pub(crate) fn signed_percent(share: Option<f64>) -> String {
+    share.map_or(String::new(), |share| format!("{:+.1}%", 100.0 * share))
 }
 
 fn csv(rows: &[Row]) -> String {

@@ -2,13 +2,13 @@
 
 use crate::environment::{Energy, Environment, Telemetry};
 use crate::gate::Rule;
-use crate::predict::Prediction;
+use crate::predict::{Parts, Prediction};
 use crate::prompts::PromptIds;
 use crate::subject::{Ours, Subject};
 use serde::{Deserialize, Serialize};
 
 /// Version of the row's layout.
-pub const SCHEMA_VERSION: u32 = 2;
+pub const SCHEMA_VERSION: u32 = 3;
 
 /// What a test decodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,16 +43,22 @@ impl Test {
         }
     }
 
-    /// Returns the mean number of positions cached before a decoded token; `None` without any.
-    pub fn mean_position(self, prompts: &PromptIds) -> Option<f64> {
-        let (first, steps) = match self {
-            Test::Depth { depth, steps } => (depth as f64, steps),
+    /// Returns the positions cached before the first decoded token (with the prompts: their mean)
+    /// and the number of tokens; `None` without any.
+    pub fn decoded(self, prompts: &PromptIds) -> Option<(f64, usize)> {
+        match self {
+            Test::Depth { depth, steps } => Some((depth as f64, steps)),
             Test::Prompts { steps } => {
                 let total: usize = prompts.ids.iter().map(Vec::len).sum();
-                (total as f64 / prompts.ids.len().max(1) as f64, steps)
+                Some((total as f64 / prompts.ids.len().max(1) as f64, steps))
             }
-            Test::Prompt { .. } => return None,
-        };
+            Test::Prompt { .. } => None,
+        }
+    }
+
+    /// Returns the mean number of positions cached before a decoded token; `None` without any.
+    pub fn mean_position(self, prompts: &PromptIds) -> Option<f64> {
+        let (first, steps) = self.decoded(prompts)?;
         Some(first + (steps.max(1) - 1) as f64 / 2.0)
     }
 
@@ -81,6 +87,48 @@ pub struct Roofline {
     pub bandwidth_gb_s: f64,
     /// Where it was measured.
     pub source: String,
+}
+
+/// A prediction's error and its parts, us of a token. Not in rows before version 3.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Predicted {
+    /// How much longer a token took than predicted, as a share of the prediction.
+    #[serde(default)]
+    pub prediction_error: Option<f64>,
+    /// What the layers' weights take longer than their hand-offs and compute.
+    #[serde(default)]
+    pub predicted_weights_us: Option<f64>,
+    /// The layers' hand-offs.
+    #[serde(default)]
+    pub predicted_hand_offs_us: Option<f64>,
+    /// The layers' compute.
+    #[serde(default)]
+    pub predicted_compute_us: Option<f64>,
+    /// The LM head.
+    #[serde(default)]
+    pub predicted_head_us: Option<f64>,
+    /// The argmax.
+    #[serde(default)]
+    pub predicted_argmax_us: Option<f64>,
+    /// The launch, and the embedding.
+    #[serde(default)]
+    pub predicted_launch_us: Option<f64>,
+}
+
+impl Predicted {
+    /// The parts and the error of a prediction for a test that made `tok_s`.
+    fn of(parts: Option<Parts>, tok_s: f64) -> Predicted {
+        let Some(parts) = parts else { return Predicted::default() };
+        Predicted {
+            prediction_error: Some(parts.tok_s() / tok_s - 1.0),
+            predicted_weights_us: Some(parts.weights_us),
+            predicted_hand_offs_us: Some(parts.hand_offs_us),
+            predicted_compute_us: Some(parts.compute_us),
+            predicted_head_us: Some(parts.head_us),
+            predicted_argmax_us: Some(parts.argmax_us),
+            predicted_launch_us: Some(parts.launch_us),
+        }
+    }
 }
 
 /// One test of one engine. Field names are llama-bench's where it has one. Unknown fields are null.
@@ -154,10 +202,13 @@ pub struct Row {
     /// The measured bandwidth.
     #[serde(default)]
     pub roofline: Option<Roofline>,
-    /// The byte budget's prediction.
+    /// The prediction. (In rows before version 3: the time to read the bytes, and nothing else.)
     #[serde(default)]
     pub predicted_tok_s: Option<f64>,
-    /// The prediction's inputs.
+    /// The prediction's error and parts.
+    #[serde(flatten)]
+    pub predicted: Predicted,
+    /// What was counted for the prediction, and what it is based on.
     #[serde(default)]
     pub prediction: Option<Prediction>,
     /// Whether the gate of this build, weights and run passed; false: the speed is unverified, and
@@ -253,7 +304,9 @@ pub struct Facts<'a> {
     pub launches_per_token: Option<f64>,
     /// Bytes that a step must read; `None` if the bytes per token are not known.
     pub bytes_per_token: Option<f64>,
-    /// The byte budget.
+    /// The measured bandwidth.
+    pub roofline: Option<Roofline>,
+    /// The prediction.
     pub prediction: Option<Prediction>,
     /// The passed gate.
     pub gate: Option<PassedGate<'a>>,
@@ -284,10 +337,8 @@ pub fn row(facts: &Facts) -> Row {
     let (middle, last) = (median(&sorted), sorted.len() - 1);
     let ((avg_ts, stddev_ts), (avg_ns, stddev_ns)) = (moments(&speeds), moments(&times));
     let gb_s = facts.bytes_per_token.map(|bytes| bytes * middle / 1e9);
-    let roofline = facts.prediction.as_ref().map(|prediction| Roofline {
-        bandwidth_gb_s: prediction.calibration.bandwidth_gb_s,
-        source: prediction.calibration.source.clone(),
-    });
+    let roofline = facts.roofline.clone();
+    let parts = facts.prediction.as_ref().and_then(|prediction| prediction.parts);
     let depth = facts.test.depth();
     Row {
         schema_version: SCHEMA_VERSION,
@@ -317,7 +368,8 @@ pub fn row(facts: &Facts) -> Row {
         gb_s,
         roofline_share: gb_s.zip(roofline.as_ref()).map(|(gb_s, of)| gb_s / of.bandwidth_gb_s),
         roofline,
-        predicted_tok_s: facts.prediction.as_ref().map(Prediction::tok_s),
+        predicted_tok_s: parts.as_ref().map(Parts::tok_s),
+        predicted: Predicted::of(parts, middle),
         prediction: facts.prediction.clone(),
         gate_passed: Some(facts.gate.is_some()),
         gate_sha256: facts.gate.map(|gate| gate.sha256.into()),

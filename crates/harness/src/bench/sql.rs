@@ -23,7 +23,7 @@ const INTEGERS: [&str; 11] = [
 ];
 
 /// Columns of other numbers.
-const REALS: [&str; 13] = [
+const REALS: [&str; 20] = [
     "tok_s_median",
     "tok_s_min",
     "tok_s_max",
@@ -37,6 +37,13 @@ const REALS: [&str; 13] = [
     "gb_s",
     "roofline_share",
     "predicted_tok_s",
+    "prediction_error",
+    "predicted_weights_us",
+    "predicted_hand_offs_us",
+    "predicted_compute_us",
+    "predicted_head_us",
+    "predicted_argmax_us",
+    "predicted_launch_us",
 ];
 
 /// Returns a statement that makes the table if there is none, and one that adds each row.

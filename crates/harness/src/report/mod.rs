@@ -1,9 +1,13 @@
 //! Renders tables from run records. Nothing in them is typed by hand, and no table mixes two GPUs.
 
+mod page;
+mod predictions;
 mod quality;
 mod readme;
 mod speeds;
 
+pub use page::PageResults;
+pub use predictions::{Compared, Forecast, calibrated, compared, comparison, forecast};
 pub use readme::{run_readme, write_readme};
 pub use speeds::{KeptGate, SortedRows, row_refusals, sorted_rows};
 
@@ -11,6 +15,7 @@ use crate::HarnessError;
 use crate::environment::Environment;
 use crate::markdown::cell;
 use crate::runs::{Index, RunFolder};
+use predictions::forecasts;
 use quality::quality_table;
 use speeds::{engine_key, tables};
 use std::collections::HashSet;
@@ -53,12 +58,16 @@ impl Report {
         // GPUs first, then CPUs.
         gpus.sort_by_key(|(kind, _)| *kind != "gpu");
         let mut text = String::new();
-        for gpu in gpus {
+        for gpu in &gpus {
+            let gpu = *gpu;
             let own: Vec<&Run> = runs.iter().filter(|run| run.processor() == gpu).collect();
             text += &gpu_section(gpu.1, &own)?;
         }
         if text.is_empty() {
             text.push_str("Nothing was measured yet.\n");
+        } else {
+            let measured: Vec<&str> = gpus.iter().map(|(_, name)| *name).collect();
+            text += &forecasts(&measured)?;
         }
         if !problems.is_empty() {
             text += "\nProblems with the records:\n\n";

@@ -2,7 +2,7 @@
 
 use super::quality::{quality_cell, quality_of};
 use crate::HarnessError;
-use crate::bench::Row;
+use crate::bench::{Row, predictions};
 use crate::environment::Environment;
 use crate::gate::{self, GateRecord, ROWS, Rule, refusals};
 use crate::markdown::cell;
@@ -146,6 +146,10 @@ pub(super) fn tables(sorted: &SortedRows, qualities: &[Kept]) -> String {
     let mut text = String::new();
     if !shown.is_empty() {
         text += &speeds(shown, qualities);
+        let predictions = predictions(shown);
+        if !predictions.is_empty() {
+            text += &(predictions + "\n");
+        }
     }
     if !hidden.is_empty() {
         text += "Measured but not shown, for want of a passed gate:\n\n";
@@ -206,11 +210,7 @@ fn speeds(rows: &[Row], qualities: &[Kept]) -> String {
             own.iter().find(|row| row.test == *test).map_or(String::new(), |row| speed(row))
         });
         let first = own.iter().min_by_key(|row| row.position).expect("an engine has rows");
-        let gate = match (first.gate_passed, first.gate_rule) {
-            (Some(true), Some(Rule::F32Settles)) => "passed, not as written (f32 settles)",
-            (Some(true), _) => "passed",
-            _ => "another engine",
-        };
+        let gate = gate_words(first);
         let fewer = first.gate_rows.filter(|&rows| rows < ROWS && first.gate_passed == Some(true));
         let fewer = fewer.map_or(String::new(), |rows| format!(", {rows} of {ROWS} logits rows"));
         let quality = quality_of(first, qualities).map(quality_cell).unwrap_or_default();
@@ -229,6 +229,15 @@ fn speeds(rows: &[Row], qualities: &[Kept]) -> String {
     scopes.dedup();
     let _ = write!(text, "\nScope: {}.\n\n", cell(&scopes.join("; ")));
     text
+}
+
+/// What a row's gate said, in words.
+pub(super) fn gate_words(row: &Row) -> &'static str {
+    match (row.gate_passed, row.gate_rule) {
+        (Some(true), Some(Rule::F32Settles)) => "passed, not as written (f32 settles)",
+        (Some(true), _) => "passed",
+        _ => "another engine",
+    }
 }
 
 pub(super) fn engine_key(row: &Row) -> [&str; 4] {

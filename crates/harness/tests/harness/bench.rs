@@ -1,27 +1,28 @@
 //! The stopwatch: gated, and complete.
 
 use crate::{environment, load, pack, prompts, record, reference_dir};
-use monolith_harness::bench::{Bench, BenchOptions, Gate, Output, Row, rendered, run};
+use monolith_harness::bench::{
+    Bench, BenchOptions, Facts, Gate, Output, Roofline, Row, Test, rendered, row, run,
+};
 use monolith_harness::environment::{Probe, Target};
 use monolith_harness::gate::GateRecord;
-use monolith_harness::predict::Calibration;
+use monolith_harness::predict::{Calibration, Predictor};
 use monolith_harness::runs::RunFolder;
 use monolith_harness::{HarnessError, Progress};
+use monolith_model::synth;
+use monolith_pack::Formats;
 use std::path::Path;
 
 pub fn options() -> BenchOptions {
-    let calibration = Calibration {
-        bandwidth_gb_s: 100.0,
-        hand_off_us: 0.1,
-        compute_us: 1.0,
-        argmax_us: 0.1,
-        source: "a test".into(),
-    };
+    // The CPU has no model of its own: any will do to see what a row records.
+    let predictor = Predictor::new(Calibration::shipped(), "h200").expect("a known GPU");
+    let roofline = Roofline { bandwidth_gb_s: 100.0, source: "a test".into() };
     BenchOptions {
         runs: 3,
         steps: vec![64],
         depths: vec![16, 512, 1024],
-        calibration: Some(calibration),
+        roofline: Some(roofline),
+        predictor: Some(predictor),
         ..BenchOptions::default()
     }
 }
@@ -148,7 +149,8 @@ fn a_gated_engine_is_measured() {
         let gb_s = row.bytes_per_token.unwrap() * middle / 1e9;
         assert_eq!(row.gb_s, Some(gb_s));
         assert_eq!(row.roofline_share, Some(gb_s / 100.0));
-        assert!(row.predicted_tok_s.unwrap() > 0.0);
+        // No kernel runs the fixture's shape.
+        assert_eq!((row.predicted_tok_s, &row.prediction), (None, &None));
     }
     let header = pack().header().bytes_per_token as f64;
     let kv = pack().header().kv_bytes_per_position as f64;
@@ -156,6 +158,61 @@ fn a_gated_engine_is_measured() {
     folder.add_rows(&rows).unwrap();
     assert_eq!(folder.rows().unwrap(), rows);
     every_output_names_the_speed(&rows);
+}
+
+/// A row has its prediction, the error and every part, and every output has them.
+#[test]
+fn a_prediction_stands_beside_its_row() {
+    let predictor = options().predictor.unwrap();
+    let config = synth::shape("qwen3-0.6b").unwrap();
+    let prediction = predictor.predict(&config, Formats::BF16, 16, 256).unwrap();
+    let (environment, subject) = (environment(), record().subject);
+    let row = row(&Facts {
+        subject: &subject,
+        model: "a model",
+        environment: &environment,
+        test: Test::Depth { depth: 16, steps: 256 },
+        seconds: &[0.1, 0.2, 0.3],
+        launches_per_token: None,
+        bytes_per_token: None,
+        roofline: None,
+        prediction: Some(prediction.clone()),
+        gate: None,
+        prompt_ids_sha256: "",
+        tokens_sha256: "",
+        context: 4096,
+        clock: "a clock",
+        telemetry: None,
+    });
+    let predicted = row.predicted_tok_s.unwrap();
+    assert_eq!(Some(predicted), prediction.parts.map(|parts| parts.tok_s()));
+    assert_eq!(row.predicted.prediction_error, Some(predicted / (256.0 / 0.2) - 1.0));
+    assert!((parts(&row).iter().sum::<f64>() * predicted - 1e6).abs() < 1e-3, "{row:?}");
+    let read: Row = serde_json::from_str(&serde_json::to_string(&row).unwrap()).unwrap();
+    assert_eq!(read, row);
+    let rows = [row];
+    let table = rendered(&rows, Output::Md);
+    for part in ["parts of the prediction", "| hand-offs |", "another GPU (NVIDIA H200"] {
+        assert!(table.contains(part), "{part}: {table}");
+    }
+    for output in [Output::Csv, Output::Sql, Output::Jsonl] {
+        let text = rendered(&rows, output);
+        assert!(text.contains("predicted_hand_offs_us"), "{text}");
+    }
+    sql_types_are_those_of_the_values(&rows);
+}
+
+/// The parts of a row's prediction, us.
+fn parts(row: &Row) -> [f64; 6] {
+    [
+        row.predicted.predicted_weights_us,
+        row.predicted.predicted_hand_offs_us,
+        row.predicted.predicted_compute_us,
+        row.predicted.predicted_head_us,
+        row.predicted.predicted_argmax_us,
+        row.predicted.predicted_launch_us,
+    ]
+    .map(Option::unwrap)
 }
 
 /// Fields that a row must have, whatever else it has.
@@ -205,7 +262,7 @@ fn sql_types_are_those_of_the_values(rows: &[Row]) {
     let text = rendered(rows, Output::Sql);
     let (table, inserts) = text.split_once("\n);\n").expect("a table, then rows");
     assert_eq!(inserts.matches("INSERT INTO monolith_bench (").count(), rows.len());
-    let row = serde_json::to_value(&rows[1]).unwrap();
+    let row = serde_json::to_value(rows.last()).unwrap();
     let mut columns = 0;
     for line in table.lines().skip(1) {
         let (name, declared) = line.trim().trim_end_matches(',').split_once(' ').unwrap();

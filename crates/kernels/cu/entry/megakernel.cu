@@ -35,12 +35,13 @@ extern "C" __device__ const u32 monolith_threads = shape::THREADS;
 // then lm_head, logits = W_head (g h), and the argmax. Four hand-offs a layer. The matrices of Qwen3-0.6B,
 // rows by columns, and their bytes in bf16: qkv 4,096 x 1,024, 8.4 MB; o_proj 1,024 x 2,048, 4.2 MB;
 // gate and up 6,144 x 1,024, 12.6 MB; down 1,024 x 3,072, 6.3 MB; the head 151,936 x 1,024, 311 MB.
+template <bool IS_LOCAL>
 __device__ __forceinline__ void consume(Consumer& my, u32 token) {
   begin_residual(my, token);
 #pragma unroll 1
   for (; my.layer < shape::LAYERS; my.layer++) {
     normed_product<Work<Qkv, LayerFormat>, DownSums>(my, my.layer == 0);
-    attention::attend_and_project<true, true>(my);
+    attention::attend_and_project<IS_LOCAL>(my);
     normed_product<Work<GateUp, LayerFormat>, OProjSums>(my, false);
     down_product<Work<Down, LayerFormat>>(my);
   }
@@ -69,13 +70,16 @@ __device__ __forceinline__ void conclude(EpilogueWarp& my) {
   xray::concluded(args, my.round);
 }
 
-extern "C" __global__ void __launch_bounds__(shape::THREADS, 1)
-    monolith_step(const __grid_constant__ abi::StepArgs args) {
+template <bool IS_LOCAL>
+__device__ __forceinline__ void step(const abi::StepArgs& args) {
   extern __shared__ __align__(128) u8 memory[];
   Shared& shared = *reinterpret_cast<Shared*>(memory);
   Handoff::begin(args);
   xray::begin();
   if (threadIdx.x < sizeof(shared.zeros) / sizeof(u32)) reinterpret_cast<u32*>(shared.zeros)[threadIdx.x] = 0;
+  if (threadIdx.x < shape::HEAD_PAIRS) {
+    shared.angles[threadIdx.x] = args.rope[u64(args.position) * shape::HEAD_PAIRS + threadIdx.x];
+  }
   if (threadIdx.x == 0) {
     ring_init(shared);
     clear_failed_waits();
@@ -90,7 +94,7 @@ extern "C" __global__ void __launch_bounds__(shape::THREADS, 1)
     if (threadIdx.x < shape::CONSUMERS) {
       Consumer consumer{args, shared};
       xray::begun(consumer.log);
-      consume(consumer, token);
+      consume<IS_LOCAL>(consumer, token);
     } else {
       EpilogueWarp mine{args, shared};
       conclude(mine);
@@ -107,4 +111,15 @@ extern "C" __global__ void __launch_bounds__(shape::THREADS, 1)
   } else if (threadIdx.x == shape::WATCHER) {
     xray::watch(args);
   }
+}
+
+// Two kernels, for short texts and for long ones: what only one of them needs takes no registers of the other.
+extern "C" __global__ void __launch_bounds__(shape::THREADS, 1)
+    monolith_step(const __grid_constant__ abi::StepArgs args) {
+  step<true>(args);
+}
+
+extern "C" __global__ void __launch_bounds__(shape::THREADS, 1)
+    monolith_step_split(const __grid_constant__ abi::StepArgs args) {
+  step<false>(args);
 }

@@ -6,6 +6,9 @@
 //   residual        lies in global memory between kernels (phases/product.cuh); block 0 writes it
 //   weight stream   begins anew in every kernel, with all stages at once: no gather of another block waits
 //                   behind them. The loader lane issues them before anything else is known
+//   angles          of the position lie in global memory, too, where attention loads them before it knows the
+//                   position; the first layer's qkv writes them
+//   keys, values    are loaded when the position is known, not ahead of the queries
 //   argmax          the block that publishes its best logit last reduces all, and makes the step's words the
 //                   next step's, so that a graph can be launched again without the host
 //
@@ -29,9 +32,21 @@ __device__ __forceinline__ const u8* layer_of(const abi::StepArgs& args, u32 lay
   return args.weights + args.layer_base + u64(layer) * args.layer_stride;
 }
 
+// The position's angles, between kernels.
+__device__ __forceinline__ u64* angles_between(const abi::StepArgs& args) { return args.slots + shape::ANGLES_BASE; }
+
+// Leaves them for attention: one block does.
+__device__ __forceinline__ void keep_angles(const abi::StepArgs& args) {
+  if (blockIdx.x != 0 || threadIdx.x >= shape::HEAD_PAIRS) return;
+  const float2 angle = args.rope[u64(args.position) * shape::HEAD_PAIRS + threadIdx.x];
+  ptx::store_relaxed(angles_between(args) + threadIdx.x,
+                     u64(__float_as_uint(angle.y)) << 32 | __float_as_uint(angle.x));
+}
+
 // ---- the phases: what each role does of the step. `layer` is LAYERS for the head.
 
 struct QkvKernel {
+  static constexpr bool ATTENDS = false;
   using W = Work<Qkv, LayerFormat>;
   __device__ static void find_share(Shared& shared) { find_share_of<W>(shared); }
   __device__ static bool load(Loader& load, u32 layer) {
@@ -40,6 +55,7 @@ struct QkvKernel {
   __device__ static void consume(Consumer& my) {
     const bool is_first = my.layer == 0;
     if (is_first) begin_residual(my, my.args.tokens[my.args.position]);
+    if (is_first) keep_angles(my.args);
     normed_product<W, DownSums>(my, is_first);
   }
   __device__ static void conclude(EpilogueWarp& my, u32 layer, abi::StepWords*) {
@@ -48,27 +64,45 @@ struct QkvKernel {
   }
 };
 
-// What attention hands over: the ranks' results of a long text, or the output where it is a phase of its own.
-struct AttentionKernel {
-  __device__ static void find_share(Shared& shared) { shared.shares[O_PROJ_SHARE] = share_of(O_PROJ_ITEMS); }
-  __device__ static bool load(Loader&, u32) { return true; }
-  __device__ static void consume(Consumer& my) { attention::attend_and_project<true, false>(my); }
-  __device__ static void conclude(EpilogueWarp&, u32, abi::StepWords*) {}
-};
+__device__ __forceinline__ const u8* o_proj_of(const abi::StepArgs& args, u32 layer) {
+  return layer_of(args, layer) + args.o_proj;
+}
 
-struct OProjKernel {
-  __device__ static void find_share(Shared& shared) { AttentionKernel::find_share(shared); }
+// Attention and the O projection, or one of them. The shares of a long text are one kernel, and their product
+// another one, in every row.
+template <bool IS_LOCAL, bool ATTENDS_, bool PROJECTS>
+struct ItemsKernel {
+  static constexpr bool ATTENDS = ATTENDS_;
+  __device__ static void find_share(Shared& shared) { shared.shares[O_PROJ_SHARE] = share_of(O_PROJ_ITEMS); }
   __device__ static bool load(Loader& load, u32 layer) {
-    return load_o_proj(load, layer_of(load.args, layer) + load.args.o_proj, layer);
+    return load_attention<ATTENDS, PROJECTS>(load, layer_of(load.args, layer) + load.args.o_proj, layer);
   }
-  __device__ static void consume(Consumer& my) { attention::attend_and_project<false, true>(my); }
+  __device__ static void consume(Consumer& my) {
+    if constexpr (ATTENDS && PROJECTS) {
+      attention::attend_locally(my);
+    } else if constexpr (ATTENDS && IS_LOCAL) {
+      attention::attend_apart(my);
+    } else if constexpr (IS_LOCAL) {
+      attention::project_output(my);
+    } else if constexpr (ATTENDS) {
+      attention::exchange_shares(my, attention::splits_of(my.args));
+    } else {
+      attention::project_shares(my, attention::splits_of(my.args));
+    }
+  }
   __device__ static void conclude(EpilogueWarp& my, u32 layer, abi::StepWords*) {
+    if (!PROJECTS) return;
     const Slot to = slot_of(my.args, layer, abi::Phase::OProj, shape::O_PROJ_SLOT);
     output_epilogue(my, layer_of(my.args, layer) + my.args.o_proj, to);
   }
 };
+using AttentionKernel = ItemsKernel<true, true, !attention::APART>;
+using OProjKernel = ItemsKernel<true, false, true>;
+using SplitAttentionKernel = ItemsKernel<false, true, false>;
+using SplitOProjKernel = ItemsKernel<false, false, true>;
 
 struct GateUpKernel {
+  static constexpr bool ATTENDS = false;
   using W = Work<GateUp, LayerFormat>;
   __device__ static void find_share(Shared& shared) { find_share_of<W>(shared); }
   __device__ static bool load(Loader& load, u32 layer) {
@@ -82,6 +116,7 @@ struct GateUpKernel {
 };
 
 struct DownKernel {
+  static constexpr bool ATTENDS = false;
   using W = Work<Down, LayerFormat>;
   __device__ static void find_share(Shared& shared) { shared.shares[DOWN_SHARE] = share_of(DOWN_ITEMS); }
   __device__ static bool load(Loader& load, u32 layer) {
@@ -95,6 +130,7 @@ struct DownKernel {
 };
 
 struct HeadKernel {
+  static constexpr bool ATTENDS = false;
   using W = Work<Head, HeadFormat>;
   __device__ static void find_share(Shared& shared) { find_share_of<W>(shared); }
   __device__ static bool load(Loader& load, u32) {
@@ -142,17 +178,21 @@ __device__ __forceinline__ void run(const abi::StepArgs& args, const abi::PhaseA
   extern __shared__ __align__(128) u8 memory[];
   Shared& shared = *reinterpret_cast<Shared*>(memory);
   const u32 layer = of.layer;
-  Loader loader{args, shared, {}, ::xray::Stamps(args)};
-  begin<Kernel>(shared, loader, layer);
+  Loader first{args, shared, {}, ::xray::Stamps(args)};
+  begin<Kernel>(shared, first, layer);
   if (IS_DEPENDENT) {
     ptx::launch_dependents();
     ptx::wait_for_previous();
   }
   // Loaded together with what the vote is on.
   const abi::StepArgs now = of_step(args, *of.step);
+  if (Kernel::ATTENDS && threadIdx.x < shape::HEAD_PAIRS) {
+    const u64 angle = ptx::load_relaxed(angles_between(args) + threadIdx.x);
+    shared.angles[threadIdx.x] = {__uint_as_float(u32(angle)), __uint_as_float(u32(angle >> 32))};
+  }
   // As in the megakernel: behind the end of a text, and after a failure, nothing is done.
   if (__syncthreads_or(args.control->stopped != 0 || args.control->abort != 0)) {
-    if (threadIdx.x == shape::LOADER) loader.wait_for_copies();
+    if (threadIdx.x == shape::LOADER) first.wait_for_copies();
     if (layer == shape::LAYERS && blockIdx.x == 0 && threadIdx.x == 0) head::advance(of.step);
     return;
   }
@@ -168,13 +208,12 @@ __device__ __forceinline__ void run(const abi::StepArgs& args, const abi::PhaseA
     ptx::step_sync<shape::EPILOGUE_THREADS>();
     if (threadIdx.x == 0) report_failed_wait(now, CONSUMERS);
   } else if (threadIdx.x == shape::LOADER) {
-    loader.before = loader.issued;
+    Loader loader{now, shared, first.cursor, first.stamps, first.issued, false, first.issued};
     if (!Kernel::load(loader, layer)) report_failed_wait(now, LOADER);
     loader.wait_for_copies();
   }
 }
 
-// Attention needs the registers of a whole SM: its blocks overlap with no other kernel's.
 #define MONOLITH_KERNEL(NAME, KERNEL, RESIDENTS)                                                            \
   extern "C" __global__ void __launch_bounds__(shape::THREADS, RESIDENTS)                                   \
       NAME(const __grid_constant__ abi::StepArgs args, const __grid_constant__ abi::PhaseArgs of) {         \
@@ -182,8 +221,10 @@ __device__ __forceinline__ void run(const abi::StepArgs& args, const abi::PhaseA
   }
 
 MONOLITH_KERNEL(monolith_qkv, QkvKernel, shape::RESIDENTS)
-MONOLITH_KERNEL(monolith_attention, AttentionKernel, 1)
-MONOLITH_KERNEL(monolith_o_proj, OProjKernel, attention::APART ? shape::RESIDENTS : 1)
+MONOLITH_KERNEL(monolith_attention, AttentionKernel, shape::RESIDENTS)
+MONOLITH_KERNEL(monolith_o_proj, OProjKernel, shape::RESIDENTS)
+MONOLITH_KERNEL(monolith_attention_split, SplitAttentionKernel, shape::RESIDENTS)
+MONOLITH_KERNEL(monolith_o_proj_split, SplitOProjKernel, shape::RESIDENTS)
 MONOLITH_KERNEL(monolith_gate_up, GateUpKernel, shape::RESIDENTS)
 MONOLITH_KERNEL(monolith_down, DownKernel, shape::RESIDENTS)
 MONOLITH_KERNEL(monolith_head, HeadKernel, shape::RESIDENTS)

@@ -11,9 +11,10 @@ struct Bf16 {
   // The factor for the activation before it is split.
   static constexpr float X_SCALE = 1.f;
 
-  // This lane's A operand of the fragment's one step along K.
-  __device__ static __forceinline__ void widen(const u8* fragment, uint4* a) {
-    a[0] = reinterpret_cast<const uint4*>(fragment)[threadIdx.x % 32];
+  // This lane's A operand of the fragment's one step along K, from its 16 bytes at this address of shared
+  // memory.
+  __device__ static __forceinline__ void widen(u32 fragment, uint4* a) {
+    a[0] = ptx::load_shared_words_at(fragment);
   }
 
   // Two neighbouring elements (the column is even) of a tile's row, in global memory.

@@ -16,9 +16,10 @@ struct Fp8 {
   // The remaining factor for the sums, besides the row's scale.
   static constexpr float SUM_SCALE = 0x1p20f;
 
-  // This lane's A operands of the fragment's two steps along K.
-  __device__ static __forceinline__ void widen(const u8* fragment, uint4* a) {
-    const uint4 codes = reinterpret_cast<const uint4*>(fragment)[threadIdx.x % 32];
+  // This lane's A operands of the fragment's two steps along K, from its 16 bytes at this address of shared
+  // memory.
+  __device__ static __forceinline__ void widen(u32 fragment, uint4* a) {
+    const uint4 codes = ptx::load_shared_words_at(fragment);
     a[0] = {even_pair(codes.x), even_pair(codes.y), odd_pair(codes.x), odd_pair(codes.y)};
     a[1] = {even_pair(codes.z), even_pair(codes.w), odd_pair(codes.z), odd_pair(codes.w)};
   }

@@ -6,8 +6,9 @@
 //   by the grid a counter of every phase: each block counts itself, also one without pieces, as in a barrier
 //               of the grid, and waits for all
 //
-// Ordering. A warp's stores come before its __syncwarp, that before the fence of the lanes that count, and that
-// before their additions; a consumer that loads the full count with acquire sees the stores.
+// Ordering. A warp's stores come before its __syncwarp (or, if all of a block's warps have published, before the
+// block's barrier), that before the fence of the lanes that count, and that before their additions; a consumer that
+// loads the full count with acquire sees the stores.
 //
 // A counter exists COUNTER_COPIES times, in lines of its own: a lane adds to each, and each consumer warp of a
 // block polls another one. A step counts in one set of counters, by its epoch's parity, and empties the other
@@ -17,11 +18,11 @@
 #include "../xray.cuh"
 #include "publish.cuh"
 
-// Warps of a block that publish what attention hands over (OutputWork::SLICES).
-constexpr int ATTENTION_WARPS = shape::CONSUMER_WARPS / shape::ITEM_TILES;
-
 template <bool BY_GRID>
 struct Counters : Publisher {
+  // Whether a group of pieces is counted, or a block a phase.
+  static constexpr bool COUNTS_PIECES = !BY_GRID, COUNTS_BLOCKS = BY_GRID;
+
   static_assert(shape::HEAD_DIM % shape::TILE_ROWS == 0, "a tile is of one head");
   static_assert(shape::INTERMEDIATE / shape::DOWN_SPLITS % shape::GATE_ROWS == 0, "a tile is of one split");
   static_assert(shape::COUNTER_COPIES <= 32, "a lane a copy");
@@ -35,7 +36,7 @@ struct Counters : Publisher {
     }
   }
 
-  // Called by a whole warp that has published these pieces of a phase.
+  // Called by a whole warp once these pieces of a phase are published.
   __device__ static __forceinline__ void finish_pieces(const abi::StepArgs& args, const Shared& shared,
                                                        const Slot& slot, int first, int end) {
     if (BY_GRID || withholds(args, slot) || !release(shared)) return;
@@ -50,7 +51,7 @@ struct Counters : Publisher {
     }
   }
 
-  // Called by a whole warp, once a phase: it has published all that it publishes there.
+  // Called by a whole warp, once a phase: the block has published all that it publishes there.
   __device__ static __forceinline__ void finish_phase(const abi::StepArgs& args, const Shared& shared,
                                                       const Slot& slot) {
     if (!BY_GRID || withholds(args, slot) || !release(shared)) return;
@@ -58,7 +59,11 @@ struct Counters : Publisher {
     ptx::add_relaxed(counter_of(args, slot, 0, threadIdx.x % 32), 1);
   }
 
-  // As of Lines.
+  // Before the count is full nothing is there to be loaded.
+  template <int N, class Used, class Place>
+  __device__ static __forceinline__ void look(const abi::StepArgs&, const Slot&, Used, Place, u64 (&)[N]) {}
+
+  // As of Lines, but here the units are loaded.
   template <int N, class Used, class Place>
   __device__ static __forceinline__ bool poll(const abi::StepArgs& args, const Shared& shared,
                                               ::xray::Notes& log, const Slot& slot, Used used, Place place,
@@ -110,9 +115,9 @@ struct Counters : Publisher {
 
   // The count of a group that is whole.
   __device__ static __forceinline__ u32 due_of(const Slot& slot) {
-    if (slot.phase == abi::Phase::Attention) return ATTENTION_WARPS * (BY_GRID ? gridDim.x : slot.ranks);
     if (BY_GRID) return gridDim.x;
     switch (slot.phase) {
+      case abi::Phase::Attention: return slot.ranks;
       case abi::Phase::OProj: return shape::RANKS * shape::KV_HEADS;
       case abi::Phase::GateUp: return shape::GATE_UP_DIM / shape::TILE_ROWS / shape::DOWN_SPLITS;
       case abi::Phase::Down: return shape::HIDDEN / shape::TILE_ROWS * shape::DOWN_SPLITS;

@@ -3,12 +3,14 @@
 //
 //   begin(args)                             once a launch, before anything else (where blocks wait)
 //   publish(args, slot, place, values)      makes a pair of values visible, rounded to 24 bits each
-//   publish_exact(args, slot, place, value) makes one value visible, all of it
+//   publish_word(args, slot, place, word)   makes a word visible, all of it
 //   finish_pieces(args, shared, slot, first, end)
-//                                           a warp has published these pieces
-//   finish_phase(args, shared, slot)        a warp has published all of its block's pieces
+//                                           a warp has published these pieces, or its block has
+//   finish_phase(args, shared, slot)        likewise all of the block's pieces
+//   look<N>(args, slot, used, place, units)
+//                                           begins to load up to N units, if it can
 //   poll<N>(args, shared, log, slot, used, place, units)
-//                                           waits for up to N units; false on abort
+//                                           waits for those; false on abort
 #pragma once
 #include "boundary.cuh"
 #include "counters.cuh"

@@ -13,23 +13,32 @@
 #include "publish.cuh"
 
 struct Lines : Publisher {
+  static constexpr bool COUNTS_PIECES = false, COUNTS_BLOCKS = false;
+
   // Every unit says itself that it is there.
   __device__ static __forceinline__ void begin(const abi::StepArgs&) {}
   __device__ static __forceinline__ void finish_pieces(const abi::StepArgs&, const Shared&, const Slot&, int,
                                                        int) {}
   __device__ static __forceinline__ void finish_phase(const abi::StepArgs&, const Shared&, const Slot&) {}
 
-  // Polls up to `N` units of a slot into `units`: those for which `used(at)` holds, at `place(at)`. All
-  // that are missing are loaded in one go, so that a wait is one trip to L2 however many arrive late.
-  // Returns false on abort; loads once and does not wait if the block has failed.
+  // Looks at up to `N` units of a slot, those for which `used(at)` holds, at `place(at)`: the loads are on
+  // their way when it returns.
+  template <int N, class Used, class Place>
+  __device__ static __forceinline__ void look(const abi::StepArgs& args, const Slot& slot, Used used, Place place,
+                                              u64 (&units)[N]) {
+#pragma unroll
+    for (int at = 0; at < N; at++) units[at] = used(at) ? ptx::load_relaxed(slot.units + place(at)) : args.epoch;
+  }
+
+  // After `look`: waits until all of the units have been published. All that are missing are loaded in one go,
+  // so that a wait is one trip to L2 however many arrive late. Returns false on abort; does not wait if the
+  // block has failed.
   template <int N, class Used, class Place>
   __device__ static __forceinline__ bool poll(const abi::StepArgs& args, const Shared& shared,
-                                              ::xray::Notes& log, const Slot& slot, Used used, Place place,
+                                              ::xray::Notes& log, const Slot& slot, Used, Place place,
                                               u64 (&units)[N]) {
     const u32 epoch = args.epoch;
     bool all = true;
-#pragma unroll
-    for (int at = 0; at < N; at++) units[at] = used(at) ? ptx::load_relaxed(slot.units + place(at)) : epoch;
 #pragma unroll
     for (int at = 0; at < N; at++) all = all && is_of(units[at], epoch);
     bool ok = true;

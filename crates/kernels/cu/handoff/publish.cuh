@@ -12,10 +12,10 @@ struct Publisher {
     ptx::store_relaxed(slot.units + place, unit_of(values, args.epoch));
   }
 
-  // The same of one value, which is not rounded.
-  __device__ static __forceinline__ void publish_exact(const abi::StepArgs& args, const Slot& slot, int place,
-                                                       float value) {
+  // The same of a word, all of it.
+  __device__ static __forceinline__ void publish_word(const abi::StepArgs& args, const Slot& slot, int place,
+                                                      u32 word) {
     if (withholds(args, slot)) return;
-    ptx::store_relaxed(slot.units + place, exact_unit_of(value, args.epoch));
+    ptx::store_relaxed(slot.units + place, unit_of_word(word, args.epoch));
   }
 };

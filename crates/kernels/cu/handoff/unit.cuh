@@ -3,11 +3,10 @@
 #pragma once
 #include "../types.cuh"
 
-// Rounds to 16 bits of mantissa, to nearest. Infinities and NaN stay what they are.
+// Rounds to 16 bits of mantissa, to nearest. Infinities and NaN stay what they are: the NaN that an
+// operation returns, 0x7fffffff, is kept from wrapping round to a zero.
 __device__ __forceinline__ u32 rounded24(float value) {
-  const u32 bits = __float_as_uint(value);
-  const bool is_finite = (bits & 0x7f800000u) != 0x7f800000u;
-  return is_finite ? bits + 0x80u : bits | (bits & 0xffu) << 8;
+  return u32(min(__float_as_int(value), 0x7fffff00)) + 0x80u;
 }
 
 __device__ __forceinline__ u64 unit_of(float2 values, u32 epoch) {
@@ -23,11 +22,9 @@ __device__ __forceinline__ float2 values_of(u64 unit) {
           __uint_as_float(__funnelshift_l(low, high, 24) & 0xffffff00u)};
 }
 
-// One value, all of it, and the low 16 bits of the epoch.
-__device__ __forceinline__ u64 exact_unit_of(float value, u32 epoch) {
-  return u64(__float_as_uint(value)) << 32 | (epoch & 0xffffu);
-}
+// A word, all of it, and the low 16 bits of the epoch.
+__device__ __forceinline__ u64 unit_of_word(u32 word, u32 epoch) { return u64(word) << 32 | (epoch & 0xffffu); }
 
-__device__ __forceinline__ float exact_value_of(u64 unit) { return __uint_as_float(u32(unit >> 32)); }
+__device__ __forceinline__ u32 word_of(u64 unit) { return u32(unit >> 32); }
 
 __device__ __forceinline__ bool is_of(u64 unit, u32 epoch) { return ((u32(unit) ^ epoch) & 0xffffu) == 0; }

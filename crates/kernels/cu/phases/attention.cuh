@@ -6,207 +6,166 @@
 // less. Beyond, chunks of positions go to the ranks round-robin as in flash-decoding (split-KV), and
 // the ranks exchange their results among themselves.
 //
-// Attention may also be a phase of its own (ML_ATTENTION): up to KV_LOCAL positions the first rank alone attends
-// and hands the output over, in all of its bits. Beyond, the exchange of the ranks' results is that hand-off.
+// Attention may also be a phase of its own (APART): up to KV_LOCAL positions the first rank alone attends and hands
+// the output over, as the O projection multiplies it. Beyond, the exchange of the ranks' results is that hand-off.
 //
-// A lane holds the dimensions 2 l, 2 l + 1, 64 + 2 l and 65 + 2 l of a head (l its number): the pairs that
-// RoPE rotates, as the units of the exchange hold them. The KV cache keeps a row in that order.
+// Scores and sums of values are products of the tensor cores. Keys and values come through the ring, ahead of
+// the queries; the queries, and the weights of the positions, are B operands in two bf16 parts. One barrier of
+// the block lies between scores and weights, of up to KV_BATCH positions:
+//
+//   scores    a warp has the GROUP positions of its group and a quarter of the dimensions. It gathers that
+//             quarter of the queries and rotates it. The norm's factor is the same for a whole head: it is
+//             left to the readers of the scores, so that no warp waits for a head's sum of squares
+//   newest    its key and value are not in the cache yet: one warp computes its scores, another keeps its value
+//   outputs   every warp computes the softmax of its head, and the sums over all positions for a fragment of
+//             16 dimensions. The warps that share a slice of the O projection's columns exchange them
 #pragma once
 #include "../ptx/approximate.cuh"
 #include "../ptx/convert.cuh"
 #include "product.cuh"
+#include "share.cuh"
 
 namespace attention {
 
 constexpr int HEADS = shape::GROUP_HEADS;
-// Heads of a warp where every rank attends to all positions: one, if the warps divide among the heads. A warp
-// with both heads loads keys and values once, but has twice the instructions.
-constexpr int LOCAL_HEADS =
-    shape::CONSUMER_WARPS % HEADS == 0 && shape::CONSUMER_WARPS / HEADS % 4 == 0 ? 1 : HEADS;
-// Positions whose keys and values a warp loads before the queries arrive: half as many with more heads, for
-// want of registers.
-template <int H>
-constexpr int AHEAD = H < HEADS ? shape::KV_AHEAD : 4;
-// Warps that share the positions of `H` heads.
-template <int H>
-constexpr int WARPS = shape::CONSUMER_WARPS * H / HEADS;
-constexpr int HEAD_PAIRS = shape::HEAD_DIM / 2;
-constexpr int CHUNK_ROUNDS = shape::KV_CHUNK / shape::CONSUMER_WARPS;
-static_assert(CHUNK_ROUNDS == 2, "a warp has two positions of a chunk");
+// Parts of a head's dimensions, as many as warps share a group: 8 pairs and their partners in the rotation.
+constexpr int QUARTERS = shape::CONSUMER_WARPS / GROUPS;
+constexpr int QUARTER_PAIRS = 8;
+constexpr int QUARTER_STEPS = 2;
+static_assert(QUARTERS * QUARTER_STEPS * QUARTER_PAIRS == HEAD_PAIRS, "whole quarters");
+static_assert(QUARTERS == shape::QUARTERS, "as the scores in shared memory");
+static_assert(HEADS * QUARTER_PAIRS <= 32, "a lane a pair and its partner, of every query head");
+// The warps of the newest position's key and value: of the last group, which a short text does not have.
+constexpr int KEY_WARP = shape::CONSUMER_WARPS - 1, VALUE_WARP = shape::CONSUMER_WARPS - 2;
 
-// Positions that are added at a time.
-constexpr int TURN = 4;
-static_assert(shape::KV_AHEAD % TURN == 0, "whole turns");
-
-constexpr bool APART = ML_ATTENTION == static_cast<u32>(abi::Attention::Apart);
+// Words of a column of the queries' B operand: two steps of eight, and eight to spare, for the banks. A head
+// has a column for each part.
+constexpr u32 QUERY_COLUMN = 8 * QUARTER_STEPS + 8;
+constexpr u32 QUERY_COLUMNS = shape::PARTS * HEADS;
+static_assert(QUERY_COLUMNS <= 8 && QUERY_COLUMNS * QUERY_COLUMN <= shape::ACTIVATION_WORDS, "fits the operand");
 
 constexpr float MINUS_INFINITY = -__builtin_huge_valf();
 
-struct Item {
-  int kv_head, rank;
-};
+__device__ __forceinline__ int group_of(const Consumer& my) { return my.warp() / QUARTERS; }
+__device__ __forceinline__ int quarter_of(const Consumer& my) { return my.warp() % QUARTERS; }
 
-__device__ __forceinline__ Item item_of(int at) {
-  return {shape::kv_head_of_item(at, shape::KV_HEADS), shape::rank_of_item(at, shape::KV_HEADS)};
-}
+// ---- what does not depend on the queries
 
-// The cached keys (0) or values (1) of a KV head, at this lane's dimensions.
-__device__ __forceinline__ uint2* cache_rows(const Consumer& my, u32 layer, int which, int kv_head) {
-  const u64 head = (u64(layer) * 2 + which) * shape::KV_HEADS + kv_head;
-  return reinterpret_cast<uint2*>(my.args.kv) + head * my.args.context * (shape::HEAD_DIM / 4) + my.lane();
-}
-
-__device__ __forceinline__ void unpack(uint2 words, float (&values)[4]) {
-  values[0] = bf16_low(words.x);
-  values[1] = bf16_high(words.x);
-  values[2] = bf16_low(words.y);
-  values[3] = bf16_high(words.y);
-}
-
-// This warp's positions: of the one of `splits` shares of the KV range, or of all of it.
-template <int H>
-struct Share {
-  int split, splits;
-
-  // A warp's `at`-th position; `warp` counts among those with the same heads.
-  __device__ __forceinline__ u32 position(int at, int warp) const {
-    if (H < HEADS || splits == 1) return u32(at * WARPS<H> + warp);
-    return u32((split + splits * (at / 2)) * shape::KV_CHUNK + at % 2 * shape::CONSUMER_WARPS + warp);
-  }
-
-  // How many of the TURN positions from the `first`-th on, which exists, there are.
-  __device__ __forceinline__ int existing(int first, int warp, u32 newest) const {
-    if (H < HEADS) return min(TURN, int(newest - position(first, warp)) / WARPS<H> + 1);
-    int count = 0;
-#pragma unroll
-    for (int of = 0; of < TURN; of++) count += position(first + of, warp) <= newest;
-    return count;
-  }
-
-  __device__ __forceinline__ bool has_newest(u32 newest, int warp) const {
-    if (newest % WARPS<H> != u32(warp)) return false;
-    return splits == 1 || shape::split_of(newest, shape::KV_CHUNK, splits) == u32(split);
-  }
-};
-
-// By word: a choice between structs becomes one between addresses, which puts them into local memory.
-__device__ __forceinline__ uint2 chosen(bool first, uint2 a, uint2 b) {
-  return {first ? a.x : b.x, first ? a.y : b.y};
-}
-
-// Keys and values of a warp's positions.
-template <int H>
-struct Loaded {
-  uint2 keys[AHEAD<H>], values[AHEAD<H>];
-};
-
-// Loads a warp's positions from the `first`-th on; the newest is not in the cache yet.
-template <int H>
-__device__ __forceinline__ void load_positions(const Consumer& my, u32 layer, int kv_head, Share<H> share,
-                                               int first, Loaded<H>& loaded) {
-  const uint2* keys = cache_rows(my, layer, 0, kv_head);
-  const uint2* values = cache_rows(my, layer, 1, kv_head);
-#pragma unroll
-  for (int at = 0; at < AHEAD<H>; at++) {
-    const u32 position = share.position(first + at, my.warp() % WARPS<H>);
-    loaded.keys[at] = loaded.values[at] = {0, 0};
-    if (position >= my.args.position) continue;
-    loaded.keys[at] = keys[position * (shape::HEAD_DIM / 4)];
-    loaded.values[at] = values[position * (shape::HEAD_DIM / 4)];
-  }
-}
-
-// The constants of a head's norm and rotation, for this lane's dimensions: loaded before the head arrives.
-struct HeadConstants {
-  // Cosine and sine of the angles of pairs 2 l and 2 l + 1.
-  float4 angles;
-  // Norm weights, bf16: of the dimensions 2 l and 2 l + 1, and of their partners.
-  uint2 query, key;
-};
-
-__device__ __forceinline__ HeadConstants head_constants(const Consumer& my, u32 layer) {
+// A lane's norm weights, bf16: of a pair of dimensions, and of its partner in the rotation. `norm`: the
+// queries' (0) or the keys' (1).
+__device__ __forceinline__ uint2 norm_weights(const Consumer& my, int norm, int pair) {
   // The layer's norms: before attention, before the MLP, of queries, of keys.
-  const u8* norms = my.args.weights + my.args.layer_base + u64(layer) * my.args.layer_stride + my.args.norms;
-  const u32* query = reinterpret_cast<const u32*>(norms) + shape::HIDDEN + my.lane();
-  const u32* key = query + HEAD_PAIRS;
-  const float2* angles = my.args.rope + u64(my.args.position) * HEAD_PAIRS;
-  return {reinterpret_cast<const float4*>(angles)[my.lane()], {query[0], query[32]}, {key[0], key[32]}};
+  const u32* weights =
+      reinterpret_cast<const u32*>(my.layer_base() + my.args.norms) + shape::HIDDEN + norm * HEAD_PAIRS + pair;
+  return {weights[0], weights[HEAD_PAIRS / 2]};
 }
 
-// RMSNorm of a head, then RoPE, then `scale`.
-__device__ __forceinline__ void norm_and_rotate(float (&x)[4], float squares, uint2 weights,
-                                                const float4& angles, float eps, float scale) {
-  const float rms = ptx::reciprocal_sqrt(squares / shape::HEAD_DIM + eps) * scale;
-  const float a = x[0] * rms * bf16_low(weights.x), b = x[1] * rms * bf16_high(weights.x);
-  const float c = x[2] * rms * bf16_low(weights.y), d = x[3] * rms * bf16_high(weights.y);
+// Takes a round's keys, as the A operand of this warp's positions and dimensions.
+__device__ __forceinline__ void take_keys(Consumer& my, uint4 (&keys)[QUARTER_STEPS]) {
+  const u32 full = wait_for_stages<1>(my, my.layer, abi::Phase::Attention);
+  const u32 from = stage_at(my, 0) + group_of(my) * GROUP_BYTES +
+                   quarter_of(my) * QUARTER_STEPS * abi::FRAGMENT_BYTES_BF16 + my.lane() * 16;
+#pragma unroll
+  for (int step = 0; step < QUARTER_STEPS; step++) {
+    keys[step] = ptx::load_shared_words_at(from + step * abi::FRAGMENT_BYTES_BF16);
+  }
+  release_stages<1>(my, full);
+}
+
+// ---- queries, and the newest position's key and value
+
+// The values of a pair of dimensions and its partner.
+__device__ __forceinline__ void unpack(const u64* units, float (&x)[4]) {
+  const float2 low = values_of(units[0]), high = values_of(units[1]);
+  x[0] = low.x, x[1] = low.y, x[2] = high.x, x[3] = high.y;
+}
+
+__device__ __forceinline__ float squares_of(const float (&x)[4]) {
+  return (x[0] * x[0] + x[1] * x[1]) + (x[2] * x[2] + x[3] * x[3]);
+}
+
+// The factor of RMSNorm, from a head's sum of squares.
+__device__ __forceinline__ float rms_of(const Consumer& my, float squares) {
+  return ptx::reciprocal_sqrt(squares / shape::HEAD_DIM + my.args.norm_eps);
+}
+
+// Of a pair and its partner: RMSNorm without its factor, then RoPE.
+__device__ __forceinline__ void weigh_and_rotate(const Consumer& my, int pair, uint2 weights, float (&x)[4]) {
+  const float4 angles = reinterpret_cast<const float4*>(my.shared.angles)[pair];
+  const float a = x[0] * bf16_low(weights.x), b = x[1] * bf16_high(weights.x);
+  const float c = x[2] * bf16_low(weights.y), d = x[3] * bf16_high(weights.y);
   x[0] = a * angles.x - c * angles.y;
   x[1] = b * angles.z - d * angles.w;
   x[2] = c * angles.x + a * angles.y;
   x[3] = d * angles.z + b * angles.w;
 }
 
-// A warp's query heads, and in the warp that has the newest position its key and value.
-template <int H>
-struct Heads {
-  float query[H][4];
-  uint2 key, value;
-};
-
-// Gathers the heads, norms and rotates them. Every warp does so for itself: no barrier.
-template <int H>
-__device__ __forceinline__ void gather_heads(Consumer& my, u32 layer, int kv_head, bool has_newest,
-                                             const HeadConstants& constants, Heads<H>& heads) {
-  xray::note(my.log, abi::Moment::AskedHeads, layer);
-  inject_delay(my.args, layer, abi::Phase::Qkv);
-  const Slot from = slot_of(my.args, layer, abi::Phase::Qkv, shape::QKV_SLOT).of(kv_head);
-  constexpr int N = 2 * H + 4;
-  const int first = kv_head * HEADS + my.warp() / WARPS<H> * H;
-  const auto used = [&](int at) { return at < 2 * H || has_newest; };
-  const auto place = [&](int at) {
-    const int which = at / 2 - H;
-    const int head = which < 0 ? first + at / 2 : shape::HEADS + which * shape::KV_HEADS + kv_head;
-    return QkvSums::place(head * HEAD_PAIRS + at % 2 * 32 + my.lane(), 0);
-  };
-  u64 units[N];
-  gather(my, from, used, place, units);
-  xray::note(my.log, abi::Moment::Gathered);
-  float x[H + 1][4], squares[H + 1];
-#pragma unroll
-  for (int head = 0; head <= H; head++) {
-    const float2 low = values_of(units[2 * head]), high = values_of(units[2 * head + 1]);
-    x[head][0] = low.x, x[head][1] = low.y, x[head][2] = high.x, x[head][3] = high.y;
-    squares[head] = low.x * low.x + low.y * low.y + high.x * high.x + high.y * high.y;
-  }
-#pragma unroll
-  for (int lane = 16; lane > 0; lane /= 2) {
-#pragma unroll
-    for (int head = 0; head <= H; head++) squares[head] += __shfl_xor_sync(~0u, squares[head], lane);
-  }
-  // Scores are scaled to base 2, for exp2; the other factor is 1 / sqrt(HEAD_DIM), of heads of 128.
-  const float scale = ptx::LOG2_E * 0.08838834764831845f;
-#pragma unroll
-  for (int head = 0; head < H; head++) {
-    norm_and_rotate(x[head], squares[head], constants.query, constants.angles, my.args.norm_eps, scale);
-#pragma unroll
-    for (int at = 0; at < 4; at++) heads.query[head][at] = x[head][at];
-  }
-  heads.key = heads.value = {0, 0};
-  if (!has_newest) return;
-  norm_and_rotate(x[H], squares[H], constants.key, constants.angles, my.args.norm_eps, 1.f);
-  heads.key = {ptx::bf16_pair(x[H][0], x[H][1]), ptx::bf16_pair(x[H][2], x[H][3])};
-  const float2 low = values_of(units[N - 2]), high = values_of(units[N - 1]);
-  heads.value = {ptx::bf16_pair(low.x, low.y), ptx::bf16_pair(high.x, high.y)};
+// The place of a head's pair in the slot of queries, keys and values; of its partner if `at` is 1.
+__device__ __forceinline__ int place_of(int head, int pair, int at) {
+  return QkvSums::place(head * HEAD_PAIRS + at * (HEAD_PAIRS / 2) + pair, 0);
 }
 
-// A warp's online softmax over its positions, of its query heads.
-template <int H>
-struct Running {
-  float largest[H], weights[H], output[H][4];
-};
+__device__ __forceinline__ Slot heads_slot(const Consumer& my, int kv_head) {
+  return slot_of(my.args, my.layer, abi::Phase::Qkv, shape::QKV_SLOT).of(kv_head);
+}
 
-// Sums `N` values over the warp: a lane gets the sum of one of them. At each of the first steps
-// a lane gives away one half of its values and adds the other lane's to the other half: six shuffles for
-// four values, not twenty.
+// Gathers this warp's quarter of the queries, as the B operand of its steps.
+__device__ __forceinline__ void gather_queries(Consumer& my, int kv_head, uint2 weights,
+                                               uint2 (&b)[QUARTER_STEPS]) {
+  const int lane = my.lane(), head = lane / QUARTER_PAIRS, within = lane % QUARTER_PAIRS;
+  const int pair = quarter_of(my) * QUARTER_PAIRS + within;
+  const bool is_used = lane < HEADS * QUARTER_PAIRS;
+  const auto used = [&](int) { return is_used; };
+  const auto place = [&](int at) {
+    return place_of(kv_head * HEADS + head, pair, at);
+  };
+  u32* words = my.shared.x[my.warp()];
+  const u32 to = activation::pair_address(words + head * shape::PARTS * QUERY_COLUMN, within);
+  const u32 column = lane / 4;
+  const u32 from = column < QUERY_COLUMNS ? ptx::shared_address(words + column * QUERY_COLUMN + lane % 4 * 2)
+                                          : ptx::shared_address(my.shared.zeros);
+  u64 units[2];
+  gather(my, heads_slot(my, kv_head), used, place, units);
+  float x[4];
+  unpack(units, x);
+  float squares = squares_of(x);
+  weigh_and_rotate(my, pair, weights, x);
+#pragma unroll
+  for (u32 part = 0; is_used && part < shape::PARTS; part++) {
+    const u32 low = ptx::bf16_pair(x[0], x[1]), high = ptx::bf16_pair(x[2], x[3]);
+    ptx::store_shared_at(to + part * QUERY_COLUMN * 4, low);
+    ptx::store_shared_at(to + part * QUERY_COLUMN * 4 + 32, high);
+    x[0] -= bf16_low(low), x[1] -= bf16_high(low), x[2] -= bf16_low(high), x[3] -= bf16_high(high);
+  }
+  __syncwarp();
+#pragma unroll
+  for (int step = 0; step < QUARTER_STEPS; step++) b[step] = ptx::load_shared_pair_at(from + 32 * step);
+  if (group_of(my) != 0) return;
+#pragma unroll
+  for (int distance = QUARTER_PAIRS / 2; distance > 0; distance /= 2) {
+    squares += __shfl_xor_sync(~0u, squares, distance);
+  }
+  if (is_used && within == 0) my.shared.query_squares[head][quarter_of(my)] = squares;
+}
+
+// This warp's part of the scores of a batch's round: over its positions and dimensions.
+__device__ __forceinline__ void score(Consumer& my, int round, const uint4 (&keys)[QUARTER_STEPS],
+                                      const uint2 (&b)[QUARTER_STEPS]) {
+  float sums[4] = {};
+#pragma unroll
+  for (int step = 0; step < QUARTER_STEPS; step++) ptx::mma_bf16(sums, keys[step], b[step].x, b[step].y);
+  // A lane has two columns: the parts of one head.
+  const int head = my.lane() % 4;
+  if (head >= HEADS) return;
+#pragma unroll
+  for (int half = 0; half < 2; half++) {
+    const int at = round * shape::KV_ROUND + group_of(my) * GROUP + half * 8 + my.lane() / 4;
+    my.shared.scores[head][at][quarter_of(my)] = sums[2 * half] + sums[2 * half + 1];
+  }
+}
+
+// Sums `N` values over the warp: a lane gets the sum of one of them. At each of the first steps a lane gives
+// away one half of its values and adds the other lane's to the other half.
 template <int N, int STEP = 16>
 __device__ __forceinline__ float scattered_sum(const float (&values)[N], int lane) {
   if constexpr (STEP == 0) {
@@ -229,180 +188,245 @@ __device__ __forceinline__ float scattered_sum(const float (&values)[N], int lan
 // The next power of two.
 constexpr int padded(int heads) { return heads <= 1 ? 1 : 2 * padded((heads + 1) / 2); }
 
-// Adds TURN positions, those of which that are beyond the newest have no weight. A lane computes the weight
-// of one head and position: the heads are the upper bits of its number, the positions the next ones.
-template <int H>
-__device__ __forceinline__ void take_in(Running<H>& running, const Heads<H>& heads, const uint2* keys,
-                                        const uint2* values, int existing, int lane) {
-  constexpr int N = padded(H) * TURN, LANES = 32 / N;
-  float scores[N] = {};
+// The newest position's key: this lane's pair and its partner, in bf16. Its scores go into shared memory.
+__device__ __forceinline__ uint2 newest_key(Consumer& my, int kv_head, uint2 query_weights, uint2 key_weights) {
+  const auto used = [](int) { return true; };
+  const auto unit = [&](int at) {
+    const int head = at / 2 < HEADS ? kv_head * HEADS + at / 2 : shape::HEADS + kv_head;
+    return place_of(head, my.lane(), at % 2);
+  };
+  u64 units[2 * HEADS + 2];
+  gather(my, heads_slot(my, kv_head), used, unit, units);
+  float key[4];
+  unpack(units + 2 * HEADS, key);
+  float squares = squares_of(key);
 #pragma unroll
-  for (int at = 0; at < TURN; at++) {
-    float key[4];
-    unpack(keys[at], key);
+  for (int distance = 16; distance > 0; distance /= 2) squares += __shfl_xor_sync(~0u, squares, distance);
+  weigh_and_rotate(my, my.lane(), key_weights, key);
+  const float rms = rms_of(my, squares);
+  const uint2 words = {ptx::bf16_pair(key[0] * rms, key[1] * rms), ptx::bf16_pair(key[2] * rms, key[3] * rms)};
+  constexpr int N = padded(HEADS);
+  float products[N] = {};
 #pragma unroll
-    for (int head = 0; head < H; head++) {
-      const float(&q)[4] = heads.query[head];
-      scores[head * TURN + at] = (q[0] * key[0] + q[1] * key[1]) + (q[2] * key[2] + q[3] * key[3]);
-    }
+  for (int head = 0; head < HEADS; head++) {
+    float query[4];
+    unpack(units + 2 * head, query);
+    weigh_and_rotate(my, my.lane(), query_weights, query);
+    products[head] = (query[0] * bf16_low(words.x) + query[1] * bf16_high(words.x)) +
+                     (query[2] * bf16_low(words.y) + query[3] * bf16_high(words.y));
   }
-  float score = scattered_sum<N>(scores, lane);
-  if (lane / LANES % TURN >= existing) score = MINUS_INFINITY;
-  float most = score;
-#pragma unroll
-  for (int step = LANES; step < LANES * TURN; step *= 2) most = fmaxf(most, __shfl_xor_sync(~0u, most, step));
-  float largest[H], before = MINUS_INFINITY;
-#pragma unroll
-  for (int head = 0; head < H; head++) {
-    // Pinned, or the compiler makes an index of the lane's number, and local memory of `running`.
-    float mine = running.largest[head];
-    ptx::pin(mine);
-    if (H == 1 || lane / (LANES * TURN) == head) before = mine;
-  }
-  most = fmaxf(most, before);
-  const float weight = ptx::exp2(score - most);
-#pragma unroll
-  for (int head = 0; head < H; head++) {
-    largest[head] = H == 1 ? most : __shfl_sync(~0u, most, head * LANES * TURN);
-    const float rescale = ptx::exp2(running.largest[head] - largest[head]);
-    running.largest[head] = largest[head];
-    running.weights[head] *= rescale;
-#pragma unroll
-    for (int dim = 0; dim < 4; dim++) running.output[head][dim] *= rescale;
-  }
-#pragma unroll
-  for (int at = 0; at < TURN; at++) {
-    float value[4];
-    unpack(values[at], value);
-#pragma unroll
-    for (int head = 0; head < H; head++) {
-      const float each = __shfl_sync(~0u, weight, (head * TURN + at) * LANES);
-      running.weights[head] += each;
-#pragma unroll
-      for (int dim = 0; dim < 4; dim++) running.output[head][dim] += each * value[dim];
-    }
+  const float sum = scattered_sum<N>(products, my.lane());
+  const int head = my.lane() / (32 / N);
+  if (my.lane() % (32 / N) == 0 && head < HEADS) my.shared.newest_scores[head] = sum;
+  return words;
+}
+
+// The newest position's value likewise, which goes into shared memory.
+__device__ __forceinline__ uint2 newest_value(Consumer& my, int kv_head) {
+  const auto used = [](int) { return true; };
+  const auto unit = [&](int at) { return place_of(shape::HEADS + shape::KV_HEADS + kv_head, my.lane(), at); };
+  u64 units[2];
+  gather(my, heads_slot(my, kv_head), used, unit, units);
+  const float2 low = values_of(units[0]), high = values_of(units[1]);
+  const uint2 words = {ptx::bf16_pair(low.x, low.y), ptx::bf16_pair(high.x, high.y)};
+  u32* to = my.shared.newest_value + my.lane();
+  to[0] = words.x;
+  to[HEAD_PAIRS / 2] = words.y;
+  return words;
+}
+
+// Puts a position's key, of which this lane has a pair and its partner, into its group.
+__device__ __forceinline__ void put_key(u8* group, u32 position, int pair, uint2 words) {
+  const u32 row = position % GROUP, within = pair % QUARTER_PAIRS;
+  u8* fragment = group + pair / QUARTER_PAIRS * QUARTER_STEPS * abi::FRAGMENT_BYTES_BF16;
+  u32* to = reinterpret_cast<u32*>(fragment + (4 * (row % 8) + within % 4) * 16) + row / 8 + 2 * (within / 4);
+  to[0] = words.x;
+  to[abi::FRAGMENT_BYTES_BF16 / 4] = words.y;
+}
+
+// A position's value likewise.
+__device__ __forceinline__ void put_value(u8* group, u32 position, int pair, uint2 words) {
+  const u32 column = position % GROUP, row = pair % 8;
+  u8* fragment = group + pair / 8 * abi::FRAGMENT_BYTES_BF16;
+  u16* to = reinterpret_cast<u16*>(fragment + (4 * row + column % 8 / 2) * 16 + column / 8 * 8) + column % 2;
+  constexpr int PARTNER = HEAD_PAIRS / 2 / 8 * abi::FRAGMENT_BYTES_BF16 / 2;
+  to[0] = u16(words.x);
+  to[2] = u16(words.x >> 16);
+  to[PARTNER] = u16(words.y);
+  to[PARTNER + 2] = u16(words.y >> 16);
+}
+
+// Writes the newest position to the cache, of which KEY_WARP has the key and VALUE_WARP the value: once the
+// block's other warps have what they wait for.
+__device__ __forceinline__ void write_newest(const Consumer& my, int kv_head, uint2 words) {
+  const u32 position = my.args.position;
+  const u64 group = u64(position / GROUP) * GROUP_BYTES;
+  if (my.warp() == KEY_WARP) put_key(cache_of(my.args, my.layer, 0, kv_head) + group, position, my.lane(), words);
+  if (my.warp() == VALUE_WARP) {
+    put_value(cache_of(my.args, my.layer, 1, kv_head) + group, position, my.lane(), words);
   }
 }
 
-// A warp's sums over its positions, into shared memory.
-template <int H>
-__device__ __forceinline__ void store_sums(Consumer& my, const Running<H>& running) {
-  const int warp = my.warp() % WARPS<H>, first = my.warp() / WARPS<H> * H;
-#pragma unroll
-  for (int head = 0; head < H; head++) {
-    float* row = &my.shared.outputs[warp][(first + head) * shape::HEAD_DIM + 2 * my.lane()];
-    *reinterpret_cast<float2*>(row) = {running.output[head][0], running.output[head][1]};
-    *reinterpret_cast<float2*>(row + HEAD_PAIRS) = {running.output[head][2], running.output[head][3]};
-    if (my.lane() == 0) {
-      my.shared.largest[first + head][warp] = running.largest[head];
-      my.shared.weights[first + head][warp] = running.weights[head];
-    }
-  }
+// ---- softmax, and the sums of the values
+
+using Output = OutputWork;
+
+// This warp's slice of the group's dimensions, and its number among the warps of the slice.
+__device__ __forceinline__ int slice_of(const Consumer& my) { return my.warp() % Output::SLICES; }
+__device__ __forceinline__ int tile_of(const Consumer& my) { return my.warp() / Output::SLICES; }
+// The slice's query head in the group, and its first pair of that head.
+__device__ __forceinline__ int head_of(const Consumer& my) {
+  return slice_of(my) * Output::SLICE_COLUMNS / shape::HEAD_DIM;
+}
+__device__ __forceinline__ int first_pair_of(const Consumer& my) {
+  return slice_of(my) * Output::SLICE_COLUMNS % shape::HEAD_DIM / 2;
 }
 
-// The newest position's key and value, in the warp that writes them to the cache.
-struct Newest {
-  uint2 key, value;
-  bool writes;
+// Fragments of 16 dimensions of a slice: a warp has every ITEM_TILES-th.
+constexpr int OUTPUT_FRAGMENTS = Output::SLICE_COLUMNS / 16;
+constexpr int OUTPUTS = ceiling(OUTPUT_FRAGMENTS, shape::ITEM_TILES);
+static_assert(OUTPUT_FRAGMENTS % OUTPUTS == 0, "as many fragments for every warp that has any");
+
+__device__ __forceinline__ bool has_outputs(const Consumer& my) {
+  return OUTPUT_FRAGMENTS >= shape::ITEM_TILES || tile_of(my) < OUTPUT_FRAGMENTS;
+}
+
+// A lane's pair of dimensions in the slice, of the warp's `at`-th fragment.
+__device__ __forceinline__ int output_pair(const Consumer& my, int at) {
+  return (tile_of(my) + at * shape::ITEM_TILES) * 8 + my.lane() / 4;
+}
+
+// A warp's sums over the positions so far.
+struct Weighed {
+  // The largest score, in base 2; the sums of weights and outputs are relative to it.
+  float largest;
+  // In lanes that are multiples of four, of both parts: the sum of weights, and the outputs of a fragment's
+  // dimensions 2 r and 2 r + 1, r the lane / 4.
+  float weights[4], outputs[OUTPUTS][4];
+
+  __device__ __forceinline__ float weight() const { return weights[0] + weights[1]; }
+  __device__ __forceinline__ float2 output(int at) const {
+    return {outputs[at][0] + outputs[at][1], outputs[at][2] + outputs[at][3]};
+  }
 };
 
-// Once the block's other warps have the sums that they wait for.
-__device__ __forceinline__ void write_newest(const Consumer& my, u32 layer, int kv_head, const Newest& newest) {
-  if (!newest.writes) return;
-  cache_rows(my, layer, 0, kv_head)[my.args.position * (shape::HEAD_DIM / 4)] = newest.key;
-  cache_rows(my, layer, 1, kv_head)[my.args.position * (shape::HEAD_DIM / 4)] = newest.value;
+// The largest of all lanes' values. A NaN of positive sign counts as the largest.
+__device__ __forceinline__ float warp_largest(float value) {
+  const auto ordered = [](int bits) { return bits ^ (bits >> 31 & 0x7fffffff); };
+  return __int_as_float(ordered(__reduce_max_sync(~0u, ordered(__float_as_int(value)))));
 }
 
-// A warp attends to its positions of a share, and stores its sums; the block's barrier follows. The first
-// positions were loaded before.
-template <int H>
-__device__ __forceinline__ Newest attend(Consumer& my, u32 layer, Item item, Share<H> share, bool writes,
-                                       const HeadConstants& constants, Loaded<H>& loaded) {
-  const u32 newest = my.args.position;
-  const int warp = my.warp() % WARPS<H>;
-  const bool has_newest = share.has_newest(newest, warp);
-  Heads<H> heads;
-  gather_heads<H>(my, layer, item.kv_head, has_newest, constants, heads);
-  Running<H> running;
+// Starts a warp's sums: with the newest position, if the share has it.
+__device__ __forceinline__ Weighed begin_sums(Consumer& my, bool has_newest, float scale) {
+  Weighed sums = {has_newest ? my.shared.newest_scores[head_of(my)] * scale : MINUS_INFINITY, {}, {}};
+  sums.weights[0] = has_newest ? 1.f : 0.f;
 #pragma unroll
-  for (int head = 0; head < H; head++) {
-    running.largest[head] = MINUS_INFINITY;
-    running.weights[head] = 0.f;
-#pragma unroll
-    for (int at = 0; at < 4; at++) running.output[head][at] = 0.f;
+  for (int at = 0; at < OUTPUTS; at++) {
+    const u32 value = has_newest ? my.shared.newest_value[first_pair_of(my) + output_pair(my, at)] : 0;
+    sums.outputs[at][0] = bf16_low(value);
+    sums.outputs[at][2] = bf16_high(value);
   }
-  int first = 0;
+  return sums;
+}
+
+// Adds a round's values: the warp's weights of its positions are an operand in shared memory.
+__device__ __forceinline__ void add_values(Consumer& my, const Share& share, int round, u32 cached, Weighed& sums) {
+  const u32 full = wait_for_stages<1>(my, my.layer, abi::Phase::Attention);
+  const u32 values =
+      stage_at(my, 0) + my.lane() * 16 + (first_pair_of(my) / 8 + tile_of(my)) * abi::FRAGMENT_BYTES_BF16;
+  constexpr u32 ONES = 0x3f803f80;
+#pragma unroll
+  for (int group = 0; group < GROUPS; group++) {
+    if (!share.has_group(round, group, cached)) break;
+    const uint2 b = activation::operand(my.x_operand, group);
+    ptx::mma_bf16(sums.weights, {ONES, ONES, ONES, ONES}, b.x, b.y);
+#pragma unroll
+    for (int at = 0; has_outputs(my) && at < OUTPUTS; at++) {
+      const int fragment = at * shape::ITEM_TILES * abi::FRAGMENT_BYTES_BF16;
+      const uint4 a = ptx::load_shared_words_at(values + group * GROUP_BYTES + fragment);
+      ptx::mma_bf16(sums.outputs[at], a, b.x, b.y);
+    }
+  }
+  release_stages<1>(my, full);
+}
+
+// Adds a round to the sums: number `round` of the share, and `at` in the batch whose scores are in shared
+// memory.
+__device__ __forceinline__ void weigh(Consumer& my, const Share& share, int round, int at, u32 cached, float scale,
+                                      Weighed& sums) {
+  const float4* scores = reinterpret_cast<const float4*>(
+      my.shared.scores[head_of(my)][at * shape::KV_ROUND + 2 * my.lane()]);
+  float score[2];
+#pragma unroll
+  for (int of = 0; of < 2; of++) {
+    const float4 quarters = scores[of];
+    score[of] = ((quarters.x + quarters.y) + (quarters.z + quarters.w)) * scale;
+    if (share.position(round, 2 * my.lane() + of) >= cached) score[of] = MINUS_INFINITY;
+  }
+  const float largest = fmaxf(sums.largest, warp_largest(fmaxf(score[0], score[1])));
+  activation::set(my.x_pair(), {ptx::exp2(score[0] - largest), ptx::exp2(score[1] - largest)});
+  const float rescale = ptx::exp2(sums.largest - largest);
+  sums.largest = largest;
+#pragma unroll
+  for (int of = 0; of < 4; of++) sums.weights[of] *= rescale;
+#pragma unroll
+  for (int of = 0; of < 4 * OUTPUTS; of++) sums.outputs[of / 4][of % 4] *= rescale;
+  __syncwarp();
+  add_values(my, share, round, cached, sums);
+}
+
+// Attends to a share, batch by batch: the scores, then the sums. `ahead` is called before the wait for the
+// queries. Sets `newest` in the two warps that keep the newest position.
+template <class Ahead>
+__device__ __forceinline__ Weighed attend(Consumer& my, int kv_head, const Share& share, uint2& newest,
+                                          Ahead ahead) {
+  // Pinned, or what follows from it would be computed before the first layer and kept in registers.
+  const u32 cached = ptx::pinned(my.args.position);
+  const int rounds = share.rounds(cached), lane = my.lane();
+  const bool has_newest = share.has_newest(cached);
+  ahead();
+  uint4 keys[QUARTER_STEPS] = {};
+  if (rounds > 0) take_keys(my, keys);
+  const uint2 weights = norm_weights(my, 0, quarter_of(my) * QUARTER_PAIRS + lane % QUARTER_PAIRS);
+  const uint2 query_weights = norm_weights(my, 0, lane), key_weights = norm_weights(my, 1, lane);
+  uint2 b[QUARTER_STEPS] = {};
+  xray::note(my.log, abi::Moment::AskedHeads, my.layer);
+  inject_delay(my.args, my.layer, abi::Phase::Qkv);
+  // The first group's warps have the sums of squares, too.
+  if (group_of(my) == 0 || share.has_group(0, group_of(my), cached)) gather_queries(my, kv_head, weights, b);
+  xray::note(my.log, abi::Moment::Gathered);
+  Weighed sums;
+  float scale = 0.f;
 #pragma unroll 1
-  while (true) {
-    bool done = false;
-#pragma unroll
-    for (int at = 0; at < AHEAD<H>; at += TURN) {
-      done = done || share.position(first + at, warp) > newest;
-      if (done) continue;
-      const int existing = share.existing(first + at, warp, newest);
-#pragma unroll
-      for (int of = 0; has_newest && of < TURN; of++) {
-        const bool is_newest = share.position(first + at + of, warp) == newest;
-        loaded.keys[at + of] = chosen(is_newest, heads.key, loaded.keys[at + of]);
-        loaded.values[at + of] = chosen(is_newest, heads.value, loaded.values[at + of]);
-      }
-      take_in<H>(running, heads, &loaded.keys[at], &loaded.values[at], existing, my.lane());
+  for (int first = 0;; first += ROUNDS) {
+    const int count = min(ROUNDS, rounds - first);
+#pragma unroll 1
+    for (int round = 0; round < count; round++) {
+      if (first + round > 0) take_keys(my, keys);
+      if (share.has_group(first + round, group_of(my), cached)) score(my, round, keys, b);
     }
-    first += AHEAD<H>;
-    if (done || share.position(first, warp) > newest) break;
-    load_positions<H>(my, layer, item.kv_head, share, first, loaded);
-  }
-  store_sums<H>(my, running);
-  return {heads.key, heads.value, has_newest && writes && my.warp() < WARPS<H>};
-}
-
-// The sum of `COUNT` partial results of a head for one pair of dimensions.
-struct Combined {
-  float largest, weights;
-  float2 output;
-};
-
-// The largest of `COUNT` scores, which lie in shared memory.
-template <int COUNT>
-__device__ __forceinline__ float largest_of(const float* scores) {
-  float largest = MINUS_INFINITY;
-#pragma unroll
-  for (int at = 0; at < COUNT; at += 4) {
-    const float4 quad = *reinterpret_cast<const float4*>(scores + at);
-    largest = fmaxf(largest, fmaxf(fmaxf(quad.x, quad.y), fmaxf(quad.z, quad.w)));
-  }
-  return largest;
-}
-
-// Combines a head's results: `outputs` is the first one's at this lane's pair, the others follow a row of
-// GROUP_DIM later each. All lanes combine the same head.
-template <int COUNT>
-__device__ __forceinline__ Combined combine(Consumer& my, const float* outputs, const float* scores,
-                                            const float* weights, bool published) {
-  Combined all = {largest_of<COUNT>(scores), 0.f, {0.f, 0.f}};
-  // As it is published, so that the weights are relative to the score that the reader sees.
-  if (published) all.largest = __uint_as_float(rounded24(all.largest) & 0xffffff00u);
-  // A lane computes one factor, and the warp reads all of them.
-  float* factors = reinterpret_cast<float*>(my.shared.x[my.warp()]);
-  __syncwarp();
-  if (my.lane() < COUNT) factors[my.lane()] = ptx::exp2(scores[my.lane()] - all.largest);
-  __syncwarp();
-#pragma unroll
-  for (int at = 0; at < COUNT; at += 4) {
-    const float4 factor = *reinterpret_cast<const float4*>(factors + at);
-    const float4 weight = *reinterpret_cast<const float4*>(weights + at);
-    const float each[4] = {factor.x, factor.y, factor.z, factor.w};
-    all.weights += (weight.x * factor.x + weight.y * factor.y) + (weight.z * factor.z + weight.w * factor.w);
-#pragma unroll
-    for (int of = 0; of < 4; of++) {
-      const float2 mine = *reinterpret_cast<const float2*>(outputs + (at + of) * shape::GROUP_DIM);
-      all.output.x += mine.x * each[of];
-      all.output.y += mine.y * each[of];
+    if (first == 0 && has_newest && my.warp() == KEY_WARP) newest = newest_key(my, kv_head, query_weights, key_weights);
+    if (first == 0 && has_newest && my.warp() == VALUE_WARP) newest = newest_value(my, kv_head);
+    xray::note(my.log, abi::Moment::Arrived);
+    my.sync();
+    xray::note(my.log, abi::Moment::Passed);
+    if (first == 0) {
+      const float4 squares = *reinterpret_cast<const float4*>(my.shared.query_squares[head_of(my)]);
+      // Scores are in base 2, for exp2; the other factor is 1 / sqrt(HEAD_DIM), of heads of 128.
+      const float factor = ptx::LOG2_E * 0.08838834764831845f;
+      scale = rms_of(my, (squares.x + squares.y) + (squares.z + squares.w)) * factor;
+      sums = begin_sums(my, has_newest, scale);
     }
+#pragma unroll 1
+    for (int round = 0; round < count; round++) weigh(my, share, first + round, round, cached, scale, sums);
+    if (share.splits == 1) return sums;
+    if (first + ROUNDS >= rounds) return sums;
+    // Until all warps have read the scores.
+    my.sync();
   }
-  __syncwarp();
-  return all;
 }
+
+// ---- the exchange among the ranks
 
 // The partial result of one query head and rank: the head's pairs, then the largest score and the sum of
 // weights.
@@ -412,51 +436,53 @@ __device__ __forceinline__ Slot partials_of(const abi::StepArgs& args, u32 layer
   return {units, layer, abi::Phase::Attention};
 }
 
-// The output of a KV head's query heads, where attention is a phase of its own: a unit a value.
-__device__ __forceinline__ Slot output_of(const abi::StepArgs& args, u32 layer, int kv_head) {
-  u64* units = args.slots + shape::OUTPUTS_BASE + u64(layer) * shape::LAYER_OUTPUTS +
-               u64(kv_head) * shape::OUTPUT_LINE;
-  return {units, layer, abi::Phase::Attention};
+// What attention hands over of a KV head is published, by all of the block's warps.
+__device__ __forceinline__ void finish_head(Consumer& my, const Slot& to, int kv_head) {
+  if (!Handoff::COUNTS_PIECES) return;
+  my.sync();
+  if (my.warp() == 0) Handoff::finish_pieces(my.args, my.shared, to, kv_head, kv_head + 1);
 }
 
-using Output = OutputWork;
-static_assert(Output::SLICES == ATTENTION_WARPS, "the warps that publish");
+// All that this block hands over.
+__device__ __forceinline__ void finish_heads(Consumer& my, const Slot& to) {
+  if (!Handoff::COUNTS_BLOCKS) return;
+  my.sync();
+  if (my.warp() == 0) Handoff::finish_phase(my.args, my.shared, to);
+}
 
-// This warp's slice of the group's dimensions, and its head.
-__device__ __forceinline__ int slice_of(const Consumer& my) { return my.warp() % Output::SLICES; }
+// Publishes this block's share.
+__device__ __forceinline__ void publish_share(Consumer& my, const Item& item, const Weighed& sums) {
+  if (my.lane() % 4 != 0 || !has_outputs(my) || has_failed(my.shared)) return;
+  const Slot to = partials_of(my.args, my.layer, item.kv_head * HEADS + head_of(my), item.rank);
+  // The sums are relative to the score that the reader sees.
+  const float largest = __uint_as_float(rounded24(sums.largest) & 0xffffff00u);
+  const float factor = ptx::exp2(sums.largest - largest);
+#pragma unroll
+  for (int at = 0; at < OUTPUTS; at++) {
+    const float2 output = sums.output(at);
+    Handoff::publish(my.args, to, first_pair_of(my) + output_pair(my, at), {output.x * factor, output.y * factor});
+  }
+  if (first_pair_of(my) == 0 && tile_of(my) == 0 && my.lane() == 0) {
+    Handoff::publish(my.args, to, HEAD_PAIRS, {largest, sums.weight() * factor});
+  }
+}
+
+// A lane's pair of the slice where lanes have pairs side by side.
 __device__ __forceinline__ int pair_of(const Consumer& my, int at) {
   return slice_of(my) * (Output::SLICE_COLUMNS / 2) + at * 32 + my.lane();
 }
 
-// Publishes this block's share: a warp a slice.
-__device__ __forceinline__ void publish_share(Consumer& my, u32 layer, Item item) {
-  if (my.warp() >= Output::SLICES) return;
-#pragma unroll
-  for (int at = 0; at < Output::LANE_PAIRS; at++) {
-    const int pair = pair_of(my, at), head = pair / HEAD_PAIRS;
-    const Combined all =
-        combine<shape::CONSUMER_WARPS>(my, &my.shared.outputs[0][2 * pair], my.shared.largest[head],
-                                       my.shared.weights[head], true);
-    if (has_failed(my.shared)) continue;
-    const Slot to = partials_of(my.args, layer, item.kv_head * HEADS + head, item.rank);
-    Handoff::publish(my.args, to, pair % HEAD_PAIRS, all.output);
-    if (pair % HEAD_PAIRS == 0) Handoff::publish(my.args, to, HEAD_PAIRS, {all.largest, all.weights});
-  }
-  Handoff::finish_pieces(my.args, my.shared, partials_of(my.args, layer, 0, 0), item.kv_head, item.kv_head + 1);
-}
-
 // Gathers the ranks' partial results: a warp takes its slice of every ITEM_TILES-th rank, and stores their
 // sum for the other warps of the slice.
-__device__ __forceinline__ void gather_shares(Consumer& my, u32 layer, Item item, int splits) {
-  xray::note(my.log, abi::Moment::AskedPartials, layer);
-  inject_delay(my.args, layer, abi::Phase::Attention);
-  const int group = my.warp() / Output::SLICES;
+__device__ __forceinline__ void gather_shares(Consumer& my, const Item& item, int splits) {
+  xray::note(my.log, abi::Moment::AskedPartials, my.layer);
+  inject_delay(my.args, my.layer, abi::Phase::Attention);
+  const int group = tile_of(my);
   constexpr int RANKS = ceiling(shape::SPLITS, shape::ITEM_TILES);
 #pragma unroll
   for (int at = 0; at < Output::LANE_PAIRS; at++) {
     const int pair = pair_of(my, at), head = pair / HEAD_PAIRS;
-    const Slot first = partials_of(my.args, layer, item.kv_head * HEADS + head, 0);
-    const Slot from = first.of(item.kv_head, splits);
+    const Slot from = partials_of(my.args, my.layer, item.kv_head * HEADS + head, 0).of(item.kv_head, splits);
     const auto rank = [&](int of) { return group + of / 2 * shape::ITEM_TILES; };
     const auto used = [&](int of) { return rank(of) < splits; };
     const auto place = [&](int of) {
@@ -464,122 +490,90 @@ __device__ __forceinline__ void gather_shares(Consumer& my, u32 layer, Item item
     };
     u64 units[2 * RANKS];
     gather(my, from, used, place, units);
-    Combined all = {MINUS_INFINITY, 0.f, {0.f, 0.f}};
+    float largest = MINUS_INFINITY, weights = 0.f;
+    float2 output = {0.f, 0.f};
 #pragma unroll
     for (int of = 0; of < RANKS; of++) {
-      if (used(2 * of)) all.largest = fmaxf(all.largest, values_of(units[2 * of + 1]).x);
+      if (used(2 * of)) largest = fmaxf(largest, values_of(units[2 * of + 1]).x);
     }
 #pragma unroll
     for (int of = 0; of < RANKS; of++) {
       if (!used(2 * of)) continue;
-      const float2 output = values_of(units[2 * of]), scale = values_of(units[2 * of + 1]);
-      const float factor = ptx::exp2(scale.x - all.largest);
-      all.weights += scale.y * factor;
-      all.output.x += output.x * factor;
-      all.output.y += output.y * factor;
+      const float2 each = values_of(units[2 * of]), scale = values_of(units[2 * of + 1]);
+      const float factor = ptx::exp2(scale.x - largest);
+      weights += scale.y * factor;
+      output.x += each.x * factor;
+      output.y += each.y * factor;
     }
-    *reinterpret_cast<float2*>(&my.shared.merged[group][2 * pair]) = all.output;
+    *reinterpret_cast<float2*>(&my.shared.merged[group][2 * pair]) = output;
     if (my.lane() == 0) {
-      my.shared.merged_largest[head][group] = all.largest;
-      my.shared.merged_weights[head][group] = all.weights;
+      my.shared.merged_largest[head][group] = largest;
+      my.shared.merged_weights[head][group] = weights;
     }
   }
   xray::note(my.log, abi::Moment::Gathered);
 }
 
-// The warp's slice of the attention's output, scaled as the product needs it.
-__device__ __forceinline__ void combine_output(Consumer& my, bool is_local,
-                                               float2 (&values)[Output::LANE_PAIRS]) {
-#pragma unroll
-  for (int at = 0; at < Output::LANE_PAIRS; at++) {
-    const int pair = pair_of(my, at), head = pair / HEAD_PAIRS;
-    const Combined all =
-        is_local ? combine<WARPS<LOCAL_HEADS>>(my, &my.shared.outputs[0][2 * pair], my.shared.largest[head],
-                                               my.shared.weights[head], false)
-                 : combine<shape::ITEM_TILES>(my, &my.shared.merged[0][2 * pair], my.shared.merged_largest[head],
-                                              my.shared.merged_weights[head], false);
-    const float factor = Output::Format::X_SCALE * ptx::reciprocal(all.weights);
-    values[at] = {all.output.x * factor, all.output.y * factor};
-  }
-}
+__device__ __forceinline__ float4 quad_at(const float* values) { return *reinterpret_cast<const float4*>(values); }
 
-// Makes it the warp's activation.
-__device__ __forceinline__ void set_output(Consumer& my, const float2 (&values)[Output::LANE_PAIRS]) {
+// Adds up the warps' sums over the ranks: this warp's slice of the output is its activation.
+__device__ __forceinline__ void keep_merged(Consumer& my) {
+  static_assert(shape::ITEM_TILES == 4, "four sums");
+  const int head = head_of(my);
+  const float4 scores = quad_at(my.shared.merged_largest[head]), sums = quad_at(my.shared.merged_weights[head]);
+  const float largest = fmaxf(fmaxf(scores.x, scores.y), fmaxf(scores.z, scores.w));
+  const float factor[4] = {ptx::exp2(scores.x - largest), ptx::exp2(scores.y - largest),
+                           ptx::exp2(scores.z - largest), ptx::exp2(scores.w - largest)};
+  const float weights = (sums.x * factor[0] + sums.y * factor[1]) + (sums.z * factor[2] + sums.w * factor[3]);
+  const float scale = Output::Format::X_SCALE * ptx::reciprocal(weights);
 #pragma unroll
   for (int at = 0; at < Output::LANE_PAIRS; at++) {
-    const int mine = at * 32 + my.lane();
-    if (mine < Output::SLICE_COLUMNS / 2) activation::set(my.x_pair() + at * 32 * 4, values[at]);
+    float2 output = {0.f, 0.f};
+#pragma unroll
+    for (int of = 0; of < 4; of++) {
+      const float2 each = *reinterpret_cast<const float2*>(&my.shared.merged[of][2 * pair_of(my, at)]);
+      output.x += each.x * factor[of];
+      output.y += each.y * factor[of];
+    }
+    if (at * 32 + my.lane() >= Output::SLICE_COLUMNS / 2) continue;
+    activation::set(my.x_pair() + at * 32 * 4, {output.x * scale, output.y * scale});
   }
   __syncwarp();
 }
 
-__device__ __forceinline__ void keep_output(Consumer& my, bool is_local) {
-  float2 values[Output::LANE_PAIRS];
-  combine_output(my, is_local, values);
-  set_output(my, values);
-}
-
-// Publishes the output of a KV head: a warp a slice.
-__device__ __forceinline__ void publish_output(Consumer& my, u32 layer, int kv_head) {
-  if (my.warp() >= Output::SLICES) return;
-  const Slot to = output_of(my.args, layer, kv_head);
-  float2 values[Output::LANE_PAIRS];
-  combine_output(my, true, values);
-#pragma unroll
-  for (int at = 0; at < Output::LANE_PAIRS; at++) {
-    if (at * 32 + my.lane() >= Output::SLICE_COLUMNS / 2 || has_failed(my.shared)) continue;
-    Handoff::publish_exact(my.args, to, 2 * pair_of(my, at), values[at].x);
-    Handoff::publish_exact(my.args, to, 2 * pair_of(my, at) + 1, values[at].y);
-  }
-  Handoff::finish_pieces(my.args, my.shared, to, kv_head, kv_head + 1);
-}
-
-// Gathers the warp's slice of a KV head's output, as its activation.
-__device__ __forceinline__ void gather_output(Consumer& my, u32 layer, int kv_head) {
-  xray::note(my.log, abi::Moment::AskedPartials, layer);
-  inject_delay(my.args, layer, abi::Phase::Attention);
-  const Slot from = output_of(my.args, layer, kv_head).of(kv_head);
-  const auto used = [&](int of) { return of / 2 * 32 + my.lane() < Output::SLICE_COLUMNS / 2; };
-  const auto place = [&](int of) { return 2 * pair_of(my, of / 2) + of % 2; };
-  u64 units[2 * Output::LANE_PAIRS];
-  gather(my, from, used, place, units);
-  xray::note(my.log, abi::Moment::Gathered);
-  float2 values[Output::LANE_PAIRS];
-#pragma unroll
-  for (int at = 0; at < Output::LANE_PAIRS; at++) {
-    values[at] = {exact_value_of(units[2 * at]), exact_value_of(units[2 * at + 1])};
-  }
-  set_output(my, values);
-}
+// ---- the O projection
 
 // Takes an item's weights: this warp's tile and slice.
-__device__ __forceinline__ void take_output_weights(Consumer& my, u32 layer, uint4 (&a)[Output::STEPS]) {
-  const int tile = my.warp() / Output::SLICES;
-  xray::note(my.log, abi::Moment::Entered, xray::matvec(layer, O_PROJ_ROW));
-  wait_for_stages<Output::PIECES>(my, layer, abi::Phase::OProj);
-  const u8* part = stage_at(my, tile / Output::STAGE_PARTS) + tile % Output::STAGE_PARTS * Output::PART_BYTES;
+__device__ __forceinline__ void take_output_weights(Consumer& my, uint4 (&a)[Output::STEPS]) {
+  const u32 full = wait_for_stages<Output::PIECES>(my, my.layer, abi::Phase::OProj);
+  const int tile = tile_of(my);
+  const u32 part = stage_at(my, tile / Output::STAGE_PARTS) + tile % Output::STAGE_PARTS * Output::PART_BYTES +
+                   my.lane() * 16;
 #pragma unroll
   for (int at = 0; at < Output::SLICE_FRAGMENTS; at++) {
     constexpr int STEPS = Output::STEPS / Output::SLICE_FRAGMENTS;
     const int fragment = slice_of(my) * Output::SLICE_FRAGMENTS + at;
     Output::Format::widen(part + fragment * Output::Format::BYTES, a + at * STEPS);
   }
-  release_stages<Output::PIECES>(my);
+  release_stages<Output::PIECES>(my, full);
 #pragma unroll
   for (int at = 0; at < Output::STEPS; at++) ptx::pin(a[at]);
 }
 
-// All warps' sums are in shared memory: a barrier in two halves.
-__device__ __forceinline__ void arrive_attended(Consumer& my) {
-  __syncwarp();
-  if (my.lane() == 0) ptx::mbarrier_arrive(my.shared.attended);
-}
-
-// Every warp arrives for every item of every layer, whatever has failed, so this wait ends.
-__device__ __forceinline__ void wait_for_attended(Consumer& my, int item, int items) {
-  const u32 before = BY_PHASE ? 0 : my.layer * u32(items);
-  const u32 parity = (before + u32(item)) % 2;
-  while (!ptx::mbarrier_try_wait(my.shared.attended, parity)) {}
+// Exchanges the outputs among the warps of a slice. Returns where this lane's B operand begins.
+__device__ __forceinline__ u32 share_outputs(Consumer& my, const Weighed& sums) {
+  u32* words = my.shared.outputs[slice_of(my)];
+  const u32 to = activation::pair_address(words, my.lane() / 4) + tile_of(my) * 32;
+  const float factor = Output::Format::X_SCALE * ptx::reciprocal(sums.weight());
+#pragma unroll
+  for (int at = 0; at < OUTPUTS; at++) {
+    const float2 output = sums.output(at);
+    if (my.lane() % 4 != 0 || !has_outputs(my)) continue;
+    activation::set(to + at * shape::ITEM_TILES * 32, {output.x * factor, output.y * factor});
+  }
+  const u32 from = activation::operand_address(words, my.shared.zeros);
+  ptx::slice_sync<32 * shape::ITEM_TILES>(slice_of(my));
+  return from;
 }
 
 // This block's `index`-th item. Read again where it is needed: registers are short.
@@ -592,6 +586,31 @@ __device__ __forceinline__ int items_of(const Consumer& my) {
   return items.y - items.x;
 }
 
+// A short text: every rank attends to all positions.
+__device__ __forceinline__ void attend_locally(Consumer& my) {
+#pragma unroll 1
+  for (int index = 0; index < items_of(my); index++) {
+    my.begin_phase(abi::Phase::OProj);
+    const Item item = item_at(my, index);
+    const int buffer = my.round % 2;
+    uint4 a[Output::STEPS];
+    uint2 newest = {0, 0};
+    xray::note(my.log, abi::Moment::Attends, my.layer);
+    // Before a second item: slower warps may still read the first one's sums.
+    if (index > 0) my.sync();
+    const auto ahead = [&] {
+      take_output_weights(my, a);
+      wait_for_buffer(my, buffer);
+    };
+    const Weighed sums = attend(my, item.kv_head, Share{0, 1}, newest, ahead);
+    xray::note(my.log, abi::Moment::Entered, xray::matvec(my.layer, O_PROJ_ROW));
+    const u32 x = share_outputs(my, sums);
+    multiply<1, Output::STEPS, Output::CHAINS>(my, x, a, buffer);
+    end_round(my, buffer);
+    if (item.rank == 0) write_newest(my, item.kv_head, newest);
+  }
+}
+
 // The ranks' shares of a long text, published to the ranks of their KV head.
 __device__ __forceinline__ void exchange_shares(Consumer& my, int splits) {
 #pragma unroll 1
@@ -600,24 +619,84 @@ __device__ __forceinline__ void exchange_shares(Consumer& my, int splits) {
     const Item item = item_at(my, index);
     if (item.rank >= splits) continue;
     xray::note(my.log, abi::Moment::Attends, my.layer);
-    const HeadConstants constants = head_constants(my, my.layer);
-    Loaded<HEADS> loaded;
-    load_positions<HEADS>(my, my.layer, item.kv_head, {item.rank, splits}, 0, loaded);
-    // Here, since a warp that is behind may still read the sums of the layer before.
-    wait_for_buffer(my, my.round % 2);
+    // A warp that is behind may still read the scores of the item before.
     if (index > 0) my.sync();
-    const Newest newest = attend<HEADS>(my, my.layer, item, {item.rank, splits}, true, constants, loaded);
+    const Share share = {item.rank, splits};
+    uint2 newest = {0, 0};
+    const Weighed sums = attend(my, item.kv_head, share, newest, [] {});
+    publish_share(my, item, sums);
+    finish_head(my, partials_of(my.args, my.layer, 0, 0), item.kv_head);
+    if (share.has_newest(my.args.position)) write_newest(my, item.kv_head, newest);
+  }
+  finish_heads(my, partials_of(my.args, my.layer, 0, 0));
+}
+
+__device__ __forceinline__ void project_shares(Consumer& my, int splits) {
+#pragma unroll 1
+  for (int index = 0; index < items_of(my); index++) {
+    my.begin_phase(abi::Phase::OProj);
+    const int buffer = my.round % 2;
+    uint4 a[Output::STEPS];
+    // Before a second item: slower warps may still read the first one's sums.
+    if (index > 0) my.sync();
+    xray::note(my.log, abi::Moment::Entered, xray::matvec(my.layer, O_PROJ_ROW));
+    take_output_weights(my, a);
+    wait_for_buffer(my, buffer);
+    gather_shares(my, item_at(my, index), splits);
     xray::note(my.log, abi::Moment::Arrived);
     my.sync();
     xray::note(my.log, abi::Moment::Passed);
-    publish_share(my, my.layer, item);
-    write_newest(my, my.layer, item.kv_head, newest);
+    keep_merged(my);
+    multiply<1, Output::STEPS, Output::CHAINS>(my, my.x_operand, a, buffer);
+    end_round(my, buffer);
   }
-  const Slot to = partials_of(my.args, my.layer, 0, 0);
-  if (my.warp() < Output::SLICES) Handoff::finish_phase(my.args, my.shared, to);
 }
 
-// Attention as a phase of its own, up to KV_LOCAL positions: the first ranks attend and publish.
+// ---- attention as a phase of its own, up to KV_LOCAL positions
+
+// The output of a KV head's query heads: of every pair the words of its parts.
+__device__ __forceinline__ Slot output_of(const Consumer& my, int kv_head) {
+  u64* units = my.args.slots + shape::OUTPUTS_BASE + u64(my.layer) * shape::LAYER_OUTPUTS +
+               u64(kv_head) * shape::OUTPUT_LINE;
+  return {units, my.layer, abi::Phase::Attention};
+}
+
+// Publishes the output of a KV head: the words that share_outputs would store.
+__device__ __forceinline__ void publish_output(Consumer& my, int kv_head, const Weighed& sums) {
+  const Slot to = output_of(my, kv_head);
+  const float factor = Output::Format::X_SCALE * ptx::reciprocal(sums.weight());
+#pragma unroll
+  for (int at = 0; at < OUTPUTS; at++) {
+    const float2 output = sums.output(at);
+    if (my.lane() % 4 != 0 || !has_outputs(my) || has_failed(my.shared)) continue;
+    const int pair = slice_of(my) * (Output::SLICE_COLUMNS / 2) + output_pair(my, at);
+    u32 words[shape::PARTS];
+    activation::split({output.x * factor, output.y * factor}, words);
+#pragma unroll
+    for (int part = 0; part < shape::PARTS; part++) {
+      Handoff::publish_word(my.args, to, shape::PARTS * pair + part, words[part]);
+    }
+  }
+}
+
+// Gathers the warp's slice of a KV head's output, as its activation.
+__device__ __forceinline__ void gather_output(Consumer& my, int kv_head) {
+  xray::note(my.log, abi::Moment::AskedPartials, my.layer);
+  inject_delay(my.args, my.layer, abi::Phase::Attention);
+  constexpr int PARTS = shape::PARTS;
+  const auto used = [&](int of) { return of / PARTS * 32 + my.lane() < Output::SLICE_COLUMNS / 2; };
+  const auto place = [&](int of) { return PARTS * pair_of(my, of / PARTS) + of % PARTS; };
+  u64 units[PARTS * Output::LANE_PAIRS];
+  gather(my, output_of(my, kv_head).of(kv_head), used, place, units);
+  xray::note(my.log, abi::Moment::Gathered);
+#pragma unroll
+  for (int of = 0; of < PARTS * Output::LANE_PAIRS; of++) {
+    if (used(of)) activation::set_part(my.x_pair() + of / PARTS * 32 * 4, of % PARTS, word_of(units[of]));
+  }
+  __syncwarp();
+}
+
+// The first ranks attend to all positions and publish the output.
 __device__ __forceinline__ void attend_apart(Consumer& my) {
 #pragma unroll 1
   for (int index = 0; index < items_of(my); index++) {
@@ -626,20 +705,15 @@ __device__ __forceinline__ void attend_apart(Consumer& my) {
     // Items are in order of their ranks.
     if (item.rank > 0) break;
     xray::note(my.log, abi::Moment::Attends, my.layer);
-    const HeadConstants constants = head_constants(my, my.layer);
-    Loaded<LOCAL_HEADS> loaded;
-    load_positions<LOCAL_HEADS>(my, my.layer, item.kv_head, {0, 1}, 0, loaded);
-    // As in exchange_shares.
-    wait_for_buffer(my, my.round % 2);
+    // A warp that is behind may still read the scores of the item before.
     if (index > 0) my.sync();
-    const Newest newest = attend<LOCAL_HEADS>(my, my.layer, item, {0, 1}, true, constants, loaded);
-    xray::note(my.log, abi::Moment::Arrived);
-    my.sync();
-    xray::note(my.log, abi::Moment::Passed);
-    publish_output(my, my.layer, item.kv_head);
-    write_newest(my, my.layer, item.kv_head, newest);
+    uint2 newest = {0, 0};
+    const Weighed sums = attend(my, item.kv_head, Share{0, 1}, newest, [] {});
+    publish_output(my, item.kv_head, sums);
+    finish_head(my, output_of(my, 0), item.kv_head);
+    write_newest(my, item.kv_head, newest);
   }
-  if (my.warp() < Output::SLICES) Handoff::finish_phase(my.args, my.shared, output_of(my.args, my.layer, 0));
+  finish_heads(my, output_of(my, 0));
 }
 
 // The O projection of an output that other blocks have handed over.
@@ -647,63 +721,28 @@ __device__ __forceinline__ void project_output(Consumer& my) {
 #pragma unroll 1
   for (int index = 0; index < items_of(my); index++) {
     my.begin_phase(abi::Phase::OProj);
-    const Item item = item_at(my, index);
-    uint4 a[Output::STEPS];
     const int buffer = my.round % 2;
-    take_output_weights(my, my.layer, a);
+    uint4 a[Output::STEPS];
+    xray::note(my.log, abi::Moment::Entered, xray::matvec(my.layer, O_PROJ_ROW));
+    take_output_weights(my, a);
     wait_for_buffer(my, buffer);
-    gather_output(my, my.layer, item.kv_head);
-    multiply<1, Output::STEPS, Output::CHAINS>(my, a, buffer);
+    gather_output(my, item_at(my, index).kv_head);
+    multiply<1, Output::STEPS, Output::CHAINS>(my, my.x_operand, a, buffer);
     end_round(my, buffer);
   }
 }
 
-__device__ __forceinline__ int splits_of(const Consumer& my) {
-  return shape::active_splits(my.args.position + 1, shape::KV_CHUNK, shape::SPLITS, shape::KV_LOCAL);
-}
-
-// Attention and the O projection, or what of them comes before attention's hand-off, if there is one between
-// them (ATTENDS), or after it (PROJECTS).
-template <bool ATTENDS, bool PROJECTS>
+template <bool IS_LOCAL>
 __device__ __forceinline__ void attend_and_project(Consumer& my) {
-  const int splits = splits_of(my);
-  const bool is_local = splits == 1;
-  if (ATTENDS && !is_local) exchange_shares(my, splits);
-  if (APART && is_local) {
-    if (ATTENDS) attend_apart(my);
-    if (PROJECTS) project_output(my);
-    return;
-  }
-#pragma unroll 1
-  for (int index = 0; index < (PROJECTS ? items_of(my) : 0); index++) {
-    my.begin_phase(abi::Phase::OProj);
-    const Item item = item_at(my, index);
-    uint4 a[Output::STEPS];
-    const int buffer = my.round % 2;
-    Newest newest = {{0, 0}, {0, 0}, false};
-    // Before a second item: slower warps may still read the first one's sums.
-    if (index > 0) my.sync();
-    if (is_local) {
-      xray::note(my.log, abi::Moment::Attends, my.layer);
-      const HeadConstants constants = head_constants(my, my.layer);
-      Loaded<LOCAL_HEADS> loaded;
-      load_positions<LOCAL_HEADS>(my, my.layer, item.kv_head, {0, 1}, 0, loaded);
-      wait_for_buffer(my, buffer);
-      newest = attend<LOCAL_HEADS>(my, my.layer, item, {0, 1}, item.rank == 0, constants, loaded);
-    } else {
-      wait_for_buffer(my, buffer);
-      gather_shares(my, my.layer, item, splits);
-    }
-    // Between arrival and wait, since attention would spill with these 16 registers more.
-    arrive_attended(my);
-    xray::note(my.log, abi::Moment::Arrived);
-    write_newest(my, my.layer, item.kv_head, newest);
-    take_output_weights(my, my.layer, a);
-    wait_for_attended(my, index, items_of(my));
-    xray::note(my.log, abi::Moment::Passed);
-    keep_output(my, is_local);
-    multiply<1, Output::STEPS, Output::CHAINS>(my, a, buffer);
-    end_round(my, buffer);
+  if constexpr (IS_LOCAL && APART) {
+    attend_apart(my);
+    project_output(my);
+  } else if constexpr (IS_LOCAL) {
+    attend_locally(my);
+  } else {
+    const int splits = splits_of(my.args);
+    exchange_shares(my, splits);
+    project_shares(my, splits);
   }
 }
 

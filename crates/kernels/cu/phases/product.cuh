@@ -5,76 +5,90 @@
 #include "../roles/consumer.cuh"
 #include "work.cuh"
 
-// Waits for the next `STAGES` stages' weights.
+// Waits for the next `STAGES` stages: a lane looks at one of them each. Returns where the lane's barrier lies.
 template <int STAGES>
-__device__ __forceinline__ void wait_for_stages(Consumer& my, u32 layer, abi::Phase phase) {
+__device__ __forceinline__ u32 wait_for_stages(Consumer& my, u32 layer, abi::Phase phase) {
+  const RingCursor mine = my.cursor.ahead(my.lane());
+  const bool looks = my.lane() < STAGES;
+  const u32 full = my.base + __builtin_offsetof(Shared, full) + mine.stage() * sizeof(u64);
+  if (__all_sync(~0u, is_full_if(looks, full, mine.parity())) || has_failed(my.shared)) return full;
+  xray::note(my.log, abi::Moment::Starved);
   RingCursor cursor = my.cursor;
-#pragma unroll
+#pragma unroll 1
   for (int stage = 0; stage < STAGES; stage++, cursor.advance()) {
     if (is_full(my.shared, cursor) || has_failed(my.shared)) continue;
-    xray::note(my.log, abi::Moment::Starved);
     if (!wait_full(my.args, my.shared, cursor, layer, phase)) my.fail();
-    xray::note(my.log, abi::Moment::Fed);
   }
+  xray::note(my.log, abi::Moment::Fed);
+  return full;
 }
 
-// The `ahead`-th of the next stages.
-__device__ __forceinline__ const u8* stage_at(const Consumer& my, int ahead) {
-  const u32 stage = my.cursor.stage() + ahead;
-  return my.shared.ring[stage < shape::STAGES ? stage : stage - shape::STAGES];
+// Where the `ahead`-th of the next stages lies in shared memory.
+__device__ __forceinline__ u32 stage_at(const Consumer& my, u32 ahead) {
+  return my.base + __builtin_offsetof(Shared, ring) + my.cursor.ahead(ahead).stage() * shape::STAGE_BYTES;
 }
 
-// Releases them, once the warp's lanes have what they need of them.
+// Releases them, a lane one of them each, once the warp's lanes have what they need of them.
 template <int STAGES>
-__device__ __forceinline__ void release_stages(Consumer& my) {
+__device__ __forceinline__ void release_stages(Consumer& my, u32 full) {
   __syncwarp();
-#pragma unroll
-  for (int stage = 0; stage < STAGES; stage++, my.cursor.advance()) {
-    if (my.releases) ptx::mbarrier_arrive(&my.shared.empty[my.cursor.stage()]);
-  }
+  if (my.lane() < STAGES && my.releases) ptx::mbarrier_arrive_at(full + EMPTY_BEHIND_FULL);
+  my.cursor.advance(STAGES);
 }
 
 // A run's A operands.
 template <class W>
-__device__ __forceinline__ void widen_run(const u8* run, uint4* a) {
+__device__ __forceinline__ void widen_run(u32 run, uint4* a) {
 #pragma unroll
   for (int at = 0; at < W::RUN_FRAGMENTS; at++) {
     W::Format::widen(run + at * W::Format::BYTES, a + at * (RUN_STEPS / W::RUN_FRAGMENTS));
   }
 }
 
-// A warp's part of the next W::SHARE stages of a tile. Runs behind a narrow matrix' last are zeros.
+// A warp's part of W::SHARE stages of a tile, from the `ahead`-th of the next on. Runs behind a narrow matrix'
+// last are zeros.
 template <class W>
-__device__ __forceinline__ void take_pieces(const Consumer& my, int piece, uint4* a) {
-  const u8* stage = stage_at(my, W::SHARE == 1 ? 0 : my.warp() / W::STAGE_RUNS);
+__device__ __forceinline__ void take_pieces(const Consumer& my, int ahead, int piece, uint4* a) {
+  const u32 lane = my.lane() * 16;
+  const u32 stage = stage_at(my, ahead + (W::SHARE == 1 ? 0 : my.warp() / W::STAGE_RUNS)) + lane;
 #pragma unroll
   for (int own = 0; own < W::PIECE_RUNS; own++) {
     const int mine = piece / W::SHARE * W::PIECE_RUNS + own;
     if (mine >= W::WARP_RUNS) break;
     const bool exists = W::WHOLE || mine * shape::CONSUMER_WARPS + my.warp() < W::RUNS;
     const int within = W::SHARE == 1 ? own * shape::CONSUMER_WARPS + my.warp() : my.warp() % W::STAGE_RUNS;
-    widen_run<W>(exists ? stage + within * W::RUN_BYTES : my.shared.zeros, a + mine * RUN_STEPS);
+    const u32 zeros = my.base + __builtin_offsetof(Shared, zeros) + lane;
+    widen_run<W>(exists ? stage + within * W::RUN_BYTES : zeros, a + mine * RUN_STEPS);
   }
 }
 
 // Takes this warp's fragments of W::TILES tiles into registers, as the A operands of the steps along K,
 // and releases the stages. A round always has W::TILES tiles: behind the block's last, the loader hands
-// over stages that it has not filled, whose rows the epilogue leaves out.
-template <class W>
-__device__ __forceinline__ void take_weights(Consumer& my, u32 layer, uint4 (&a)[W::TILES * W::STEPS]) {
+// over stages that it has not filled, whose rows the epilogue leaves out. `ask` is called before the last
+// tile, when the registers of a tile are still free.
+template <class W, class Ask>
+__device__ __forceinline__ void take_weights(Consumer& my, u32 layer, uint4 (&a)[W::TILES * W::STEPS], Ask ask) {
+  // All stages in one go, if the ring has as many besides; else, and in the head, which waits for memory
+  // alone, a tile's.
+  constexpr int STEP = shape::smaller(W::SHARE, W::PIECES);
+  constexpr bool AT_ONCE = W::TILES * W::PIECES <= 6 * shape::STAGES / 10 && W::ROW.phase != abi::Phase::LmHead;
+  constexpr int STAGES = AT_ONCE ? W::TILES * W::PIECES : STEP;
+  u32 full = 0;
 #pragma unroll
   for (int tile = 0; tile < W::TILES; tile++) {
+    if (tile == W::TILES - 1) ask();
 #pragma unroll
     for (int piece = 0; piece < W::PIECES; piece += W::SHARE) {
-      constexpr int STAGES = shape::smaller(W::SHARE, W::PIECES);
-      wait_for_stages<STAGES>(my, layer, W::ROW.phase);
-      take_pieces<W>(my, piece, a + tile * W::STEPS);
-      release_stages<STAGES>(my);
+      const int at = AT_ONCE ? tile * W::PIECES + piece : 0;
+      if (at == 0) full = wait_for_stages<STAGES>(my, layer, W::ROW.phase);
+      take_pieces<W>(my, at, piece, a + tile * W::STEPS);
+      if (!AT_ONCE) release_stages<STAGES>(my, full);
     }
-  }
-  // Here, and not behind the gather, where the compiler would put what depends on nothing.
+    // Here, and not behind the gather, where the compiler would put what depends on nothing.
 #pragma unroll
-  for (int at = 0; at < W::TILES * W::STEPS; at++) ptx::pin(a[at]);
+    for (int step = 0; step < W::STEPS; step++) ptx::pin(a[tile * W::STEPS + step]);
+  }
+  if (AT_ONCE) release_stages<STAGES>(my, full);
 }
 
 // A lane's pair of the residual stream, in shared memory: nobody else reads it.
@@ -106,8 +120,8 @@ __device__ __forceinline__ u64* carried(const Consumer& my, bool out) {
          my.warp() * (shape::RESIDUAL_FLOATS / 2) + my.lane();
 }
 
-// This lane's pairs of it, loaded before a gather and kept behind it: one trip to L2 for both. Empty where the
-// stream stays in the block.
+// This lane's pairs of it, loaded with the partial sums: one trip to L2 for both. Empty where the stream stays in
+// the block.
 template <class W, bool LOADS>
 struct Carried {
   __device__ __forceinline__ void load(const Consumer&) {}
@@ -156,29 +170,46 @@ __device__ __forceinline__ float2 sum_of(const u64* units) {
 // Gathers up to `N` units of a slot: those for which `used(at)` holds, at `place(at)`.
 template <int N, class Used, class Place>
 __device__ __forceinline__ void gather(Consumer& my, const Slot& from, Used used, Place place, u64 (&units)[N]) {
+  Handoff::look(my.args, from, used, place, units);
   if (!Handoff::poll(my.args, my.shared, my.log, from, used, place, units)) my.fail();
 }
 
-// Adds a phase's partial sums to this lane's pairs of the residual stream.
+// A phase's partial sums `From` of this lane's pairs of the residual stream.
 template <class W, class From>
-__device__ __forceinline__ void add_to_residual(Consumer& my, const Slot& from) {
-  constexpr int N = W::LANE_PAIRS * From::SUMS;
-  const auto mine = [&](int at) { return at / From::SUMS * 32 + my.lane(); };
-  const auto used = [&](int at) { return W::has_pair(mine(at), my.warp()); };
-  const auto place = [&](int at) { return From::place(W::pair_of(mine(at), my.warp()), at % From::SUMS); };
-  inject_delay(my.args, from.layer, from.phase);
+struct PartialSums {
+  static constexpr int N = W::LANE_PAIRS * From::SUMS;
   u64 units[N];
   Carried<W, BY_PHASE> before;
-  before.load(my);
-  gather(my, from, used, place, units);
-  before.keep(my);
-#pragma unroll
-  for (int at = 0; at < W::LANE_PAIRS; at++) {
-    if (!used(at * From::SUMS)) continue;
-    const float2 sum = sum_of<From::SUMS>(units + at * From::SUMS), before = residual(my, at);
-    residual(my, at) = {before.x + sum.x, before.y + sum.y};
+
+  // Which of a lane's pairs a unit is of.
+  __device__ static __forceinline__ int pair(const Consumer& my, int at) { return at / From::SUMS * 32 + my.lane(); }
+
+  __device__ static __forceinline__ auto place(const Consumer& my) {
+    return [&my](int at) { return From::place(W::pair_of(pair(my, at), my.warp()), at % From::SUMS); };
   }
-}
+
+  __device__ static __forceinline__ auto used(const Consumer& my) {
+    return [&my](int at) { return W::has_pair(pair(my, at), my.warp()); };
+  }
+
+  __device__ __forceinline__ void look(const Consumer& my, const Slot& from) {
+    inject_delay(my.args, from.layer, from.phase);
+    before.load(my);
+    Handoff::look(my.args, from, used(my), place(my), units);
+  }
+
+  // Adds them to the residual stream.
+  __device__ __forceinline__ void add(Consumer& my, const Slot& from) {
+    if (!Handoff::poll(my.args, my.shared, my.log, from, used(my), place(my), units)) my.fail();
+    before.keep(my);
+#pragma unroll
+    for (int at = 0; at < W::LANE_PAIRS; at++) {
+      if (!W::has_pair(at * 32 + my.lane(), my.warp())) continue;
+      const float2 sum = sum_of<From::SUMS>(units + at * From::SUMS), before = residual(my, at);
+      residual(my, at) = {before.x + sum.x, before.y + sum.y};
+    }
+  }
+};
 
 // Puts a pair into the warp's own activation.
 template <class W>
@@ -222,13 +253,13 @@ __device__ __forceinline__ void products(u32 x, const uint4 (&a)[TILES * STEPS],
   }
 }
 
-// Multiplies the fragments in registers by the warp's activation, and puts the rows' sums where the
+// Multiplies the fragments in registers by the activation at `x`, and puts the rows' sums where the
 // epilogue finds them.
 template <int TILES, int STEPS, int CHAINS, bool SQUARES>
-__device__ __forceinline__ void multiply(Consumer& my, const uint4 (&a)[TILES * STEPS], int buffer,
+__device__ __forceinline__ void multiply(Consumer& my, u32 x, const uint4 (&a)[TILES * STEPS], int buffer,
                                          float& squares) {
   float2 rows[TILES];
-  products<TILES, STEPS, CHAINS, SQUARES>(my.x_operand, a, rows, squares);
+  products<TILES, STEPS, CHAINS, SQUARES>(x, a, rows, squares);
   if (my.lane() % 4 != 0) return;
   constexpr u32 ROW = sizeof(my.shared.partial[0][0]);
   const u32 to = ptx::shared_address(&my.shared.partial[buffer][my.lane() / 4][my.warp()]);
@@ -241,9 +272,9 @@ __device__ __forceinline__ void multiply(Consumer& my, const uint4 (&a)[TILES * 
 
 // The same where nothing else is added up.
 template <int TILES, int STEPS, int CHAINS>
-__device__ __forceinline__ void multiply(Consumer& my, const uint4 (&a)[TILES * STEPS], int buffer) {
+__device__ __forceinline__ void multiply(Consumer& my, u32 x, const uint4 (&a)[TILES * STEPS], int buffer) {
   float none = 0.f;
-  multiply<TILES, STEPS, CHAINS, false>(my, a, buffer, none);
+  multiply<TILES, STEPS, CHAINS, false>(my, x, a, buffer, none);
 }
 
 // Ends a round: the partial sums are the epilogue's.
@@ -275,47 +306,66 @@ __device__ __forceinline__ Slot input_of(const Consumer& my) {
   return slot_of(my.args, my.layer - 1, abi::Phase::Down, shape::DOWN_SLOT);
 }
 
-// A matvec of the normed residual stream, to which the partial sums `from` are added first, unless it is
-// the step's first.
+// The first round of a matvec of the normed residual stream: gathers the partial sums that are added to that
+// first, unless it is the step's first, and norms it.
 template <class W, class From>
-__device__ __forceinline__ void normed_product(Consumer& my, bool is_first) {
-  // One at least: a block without tiles of its own keeps the residual stream, too.
-  int rounds = rounds_of<W>(my.shared);
-  bool gathers = true;
+__device__ __forceinline__ void first_round(Consumer& my, bool is_first) {
+  my.begin_phase(W::ROW.phase);
+  xray::note(my.log, abi::Moment::Entered, xray::matvec(my.layer, W::ROW));
+  uint4 a[W::TILES * W::STEPS];
+  u32 weights[W::LANE_PAIRS];
+  const u32* norm = norm_of<W>(my);
+#pragma unroll
+  for (int at = 0; at < W::LANE_PAIRS; at++) {
+    const int mine = at * 32 + my.lane();
+    weights[at] = W::has_pair(mine, my.warp()) ? norm[W::pair_of(mine, my.warp())] : 0;
+  }
+  PartialSums<W, From> sums;
+  take_weights<W>(my, layer_of<W>(my), a, [&] {
+    if (is_first) sums = {};
+    if (!is_first) sums.look(my, input_of<W>(my));
+  });
+  const int buffer = my.round % 2;
+  wait_for_buffer(my, buffer);
+  xray::note(my.log, abi::Moment::Asked, xray::matvec(my.layer, W::ROW));
+  if (!is_first) sums.add(my, input_of<W>(my));
+  xray::note(my.log, abi::Moment::Gathered);
+  if (BY_PHASE) carry<W>(my);
+  float squares = 0.f;
+#pragma unroll
+  for (int at = 0; at < W::LANE_PAIRS; at++) {
+    const float2 value = residual(my, at);
+    squares += value.x * value.x + value.y * value.y;
+    keep<W>(my, at * 32 + my.lane(), {value.x * bf16_low(weights[at]), value.y * bf16_high(weights[at])});
+  }
+  __syncwarp();
+  multiply<W::TILES, W::STEPS, W::CHAINS, true>(my, my.x_operand, a, buffer, squares);
+  if (my.lane() == 0) my.shared.squares[buffer][my.warp()] = squares;
+  end_round(my, buffer);
+}
+
+// The rounds that follow, of the same activation.
+template <class W>
+__device__ __forceinline__ void next_rounds(Consumer& my) {
 #pragma unroll 1
-  do {
+  for (int left = rounds_of<W>(my.shared) - 1; left > 0; left--) {
     my.begin_phase(W::ROW.phase);
     xray::note(my.log, abi::Moment::Entered, xray::matvec(my.layer, W::ROW));
     uint4 a[W::TILES * W::STEPS];
-    u32 weights[W::LANE_PAIRS] = {};
-    const u32* norm = norm_of<W>(my);
-#pragma unroll
-    for (int at = 0; gathers && at < W::LANE_PAIRS; at++) {
-      const int mine = at * 32 + my.lane();
-      weights[at] = W::has_pair(mine, my.warp()) ? norm[W::pair_of(mine, my.warp())] : 0;
-    }
-    take_weights<W>(my, layer_of<W>(my), a);
+    take_weights<W>(my, layer_of<W>(my), a, [] {});
     const int buffer = my.round % 2;
     wait_for_buffer(my, buffer);
-    float squares = 0.f;
-    if (gathers) {
-      xray::note(my.log, abi::Moment::Asked, xray::matvec(my.layer, W::ROW));
-      if (!is_first) add_to_residual<W, From>(my, input_of<W>(my));
-      xray::note(my.log, abi::Moment::Gathered);
-      if (BY_PHASE) carry<W>(my);
-#pragma unroll
-      for (int at = 0; at < W::LANE_PAIRS; at++) {
-        const float2 value = residual(my, at);
-        squares += value.x * value.x + value.y * value.y;
-        keep<W>(my, at * 32 + my.lane(), {value.x * bf16_low(weights[at]), value.y * bf16_high(weights[at])});
-      }
-      __syncwarp();
-    }
-    multiply<W::TILES, W::STEPS, W::CHAINS, true>(my, a, buffer, squares);
-    if (gathers && my.lane() == 0) my.shared.squares[buffer][my.warp()] = squares;
+    multiply<W::TILES, W::STEPS, W::CHAINS>(my, my.x_operand, a, buffer);
     end_round(my, buffer);
-    gathers = false;
-  } while (--rounds > 0);
+  }
+}
+
+// A matvec of the normed residual stream. One round at least: a block without tiles of its own keeps the
+// residual stream, too.
+template <class W, class From>
+__device__ __forceinline__ void normed_product(Consumer& my, bool is_first) {
+  first_round<W, From>(my, is_first);
+  next_rounds<W>(my);
 }
 
 // The down projection: an item is one tile by one split of its columns.
@@ -327,7 +377,7 @@ __device__ __forceinline__ void down_product(Consumer& my) {
     my.begin_phase(W::ROW.phase);
     xray::note(my.log, abi::Moment::Entered, xray::matvec(my.layer, W::ROW));
     uint4 a[W::STEPS];
-    take_weights<W>(my, my.layer, a);
+    take_weights<W>(my, my.layer, a, [] {});
     const int split = item % shape::DOWN_SPLITS;
     const Slot from = slot_of(my.args, my.layer, abi::Phase::GateUp, shape::GATE_UP_SLOT).of(split);
     const int buffer = my.round % 2, begin = split * (W::COLUMNS / 2);
@@ -346,7 +396,7 @@ __device__ __forceinline__ void down_product(Consumer& my) {
       keep<W>(my, at * 32 + my.lane(), used(at) ? values_of(units[at]) : float2{0.f, 0.f});
     }
     __syncwarp();
-    multiply<W::TILES, W::STEPS, W::CHAINS>(my, a, buffer);
+    multiply<W::TILES, W::STEPS, W::CHAINS>(my, my.x_operand, a, buffer);
     end_round(my, buffer);
   }
 }

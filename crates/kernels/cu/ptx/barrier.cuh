@@ -21,6 +21,12 @@ __device__ __forceinline__ void partials_sync(int buffer) {
   asm volatile("bar.sync %0, %1;" ::"r"(2 + buffer), "n"(THREADS) : "memory");
 }
 
+// Among the consumer warps of a slice of the O projection's columns.
+template <int THREADS>
+__device__ __forceinline__ void slice_sync(int slice) {
+  asm volatile("bar.sync %0, %1;" ::"r"(5 + slice), "n"(THREADS) : "memory");
+}
+
 // Among the consumer warps and the epilogue warp, once, at the step's end.
 template <int THREADS>
 __device__ __forceinline__ void step_sync() {

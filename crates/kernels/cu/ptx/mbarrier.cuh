@@ -40,7 +40,45 @@ __device__ __forceinline__ bool mbarrier_try_wait(u64* barrier, u32 parity) {
   return done != 0;
 }
 
-// The same without blocking: the hardware may suspend the thread in a try, but not in a test.
+// The same by address, if the predicate holds; true if not.
+__device__ __forceinline__ bool mbarrier_try_wait_if(bool predicate, u32 barrier, u32 parity) {
+  u32 done;
+  asm volatile(
+      "{\n"
+      ".reg .pred looks, done;\n"
+      "setp.ne.u32 looks, %3, 0;\n"
+      "setp.eq.u32 done, %3, 0;\n"
+      "@looks mbarrier.try_wait.parity.shared::cta.b64 done, [%1], %2;\n"
+      "selp.u32 %0, 1, 0, done;\n"
+      "}"
+      : "=r"(done)
+      : "r"(barrier), "r"(parity), "r"(u32(predicate))
+      : "memory");
+  return done != 0;
+}
+
+__device__ __forceinline__ bool mbarrier_test_if(bool predicate, u32 barrier, u32 parity) {
+  u32 done;
+  asm volatile(
+      "{\n"
+      ".reg .pred looks, done;\n"
+      "setp.ne.u32 looks, %3, 0;\n"
+      "setp.eq.u32 done, %3, 0;\n"
+      "@looks mbarrier.test_wait.parity.shared::cta.b64 done, [%1], %2;\n"
+      "selp.u32 %0, 1, 0, done;\n"
+      "}"
+      : "=r"(done)
+      : "r"(barrier), "r"(parity), "r"(u32(predicate))
+      : "memory");
+  return done != 0;
+}
+
+// By address.
+__device__ __forceinline__ void mbarrier_arrive_at(u32 barrier) {
+  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
+}
+
+// The same as a try without blocking: the hardware may suspend the thread in a try, but not in a test.
 __device__ __forceinline__ bool mbarrier_test(u64* barrier, u32 parity) {
   u32 done;
   asm volatile(

@@ -41,6 +41,19 @@ __device__ __forceinline__ uint2 load_shared_pair_at(u32 address) {
   return pair;
 }
 
+__device__ __forceinline__ uint4 load_shared_words_at(u32 address) {
+  return *reinterpret_cast<const uint4*>(__cvta_shared_to_generic(address));
+}
+
+__device__ __forceinline__ float4 load_shared_quad_at(u32 address) {
+  float4 quad;
+  asm volatile("ld.shared::cta.v4.f32 {%0, %1, %2, %3}, [%4];"
+               : "=f"(quad.x), "=f"(quad.y), "=f"(quad.z), "=f"(quad.w)
+               : "r"(address)
+               : "memory");
+  return quad;
+}
+
 // A store to an address if the predicate holds, without a branch. The compiler may move other
 // accesses past it.
 __device__ __forceinline__ void store_shared_if(bool predicate, u32 address, u32 word) {

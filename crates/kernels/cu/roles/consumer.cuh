@@ -20,10 +20,13 @@ struct Consumer {
   u32 layer = 0;
   // threadIdx.x, as far as the compiler knows another number after every call of `begin_phase`.
   u32 thread = threadIdx.x;
+  // Where the block's shared memory begins: in a register, since the compiler would ask which block of a
+  // cluster this is at every use.
+  u32 base = ptx::pinned(ptx::shared_address(&shared));
   // Where this lane's B operand begins in shared memory: kept in a register, since it lies between an arrival
   // and its product.
   u32 x_operand = ptx::pinned(activation::operand_address(shared.x[threadIdx.x / 32], shared.zeros));
-  // Whether this lane releases stages: lane 0, unless a fault is injected.
+  // Whether the warp releases stages: always, unless a fault is injected.
   bool releases = false;
 
   __device__ __forceinline__ int warp() const { return int(thread / 32); }
@@ -38,11 +41,11 @@ struct Consumer {
   __device__ __forceinline__ void begin_phase(abi::Phase phase) {
     ptx::pin(thread);
     if (phase != abi::Phase::OProj) ptx::pin(layer);
-    releases = lane() == 0;
+    releases = true;
     if (args.injected_kind == abi::INJECTED_NO_RELEASE) {
       const u32 named = phase == abi::Phase::LmHead ? u32(abi::NO_LAYER) : layer;
-      releases = releases && !(args.injected_block == blockIdx.x && args.injected_layer == named &&
-                               args.injected_phase == static_cast<u32>(phase));
+      releases = !(args.injected_block == blockIdx.x && args.injected_layer == named &&
+                   args.injected_phase == static_cast<u32>(phase));
     }
   }
 

@@ -13,24 +13,35 @@ struct EpilogueWarp {
   bool failed = false;
   head::Best best = head::nothing();
   xray::Rounds log;
+  // Where the partial sums and the squares lie in shared memory: in registers, since computing an address
+  // would lie between the sums and their publication.
+  u32 partials = ptx::pinned(ptx::shared_address(shared.partial)),
+      squares = ptx::pinned(ptx::shared_address(shared.squares));
 
   __device__ __forceinline__ int lane() const { return threadIdx.x % 32; }
 };
 
-// The sum of a row's partial sums, as a tree whose shape does not depend on anything.
+// The sum of `COUNT` values in shared memory, as a tree whose shape does not depend on anything.
 template <int COUNT>
-__device__ __forceinline__ float tree_sum(const float* values) {
-  if constexpr (COUNT == 2) {
-    const float2 both = *reinterpret_cast<const float2*>(values);
-    return both.x + both.y;
+__device__ __forceinline__ float tree_sum(u32 values) {
+  static_assert(COUNT == 4 || COUNT == 8 || COUNT == 16, "a tree of quads");
+  const float4 a = ptx::load_shared_quad_at(values);
+  float sum = (a.x + a.y) + (a.z + a.w);
+  if constexpr (COUNT >= 8) {
+    const float4 b = ptx::load_shared_quad_at(values + 16);
+    sum += (b.x + b.y) + (b.z + b.w);
   }
-  float4 quads[ceiling(COUNT, 4)];
-  float sum = 0.f;
-#pragma unroll
-  for (int at = 0; at < COUNT / 4; at++) quads[at] = reinterpret_cast<const float4*>(values)[at];
-#pragma unroll
-  for (int at = 0; at < COUNT / 4; at++) sum += (quads[at].x + quads[at].y) + (quads[at].z + quads[at].w);
+  if constexpr (COUNT == 16) {
+    const float4 c = ptx::load_shared_quad_at(values + 32), d = ptx::load_shared_quad_at(values + 48);
+    sum += ((c.x + c.y) + (c.z + c.w)) + ((d.x + d.y) + (d.z + d.w));
+  }
   return sum;
+}
+
+// Where a row's partial sums of a buffer lie.
+__device__ __forceinline__ u32 partials_of(const EpilogueWarp& my, int buffer, int row) {
+  constexpr u32 ROW = sizeof(my.shared.partial[0][0]), BUFFER = sizeof(my.shared.partial[0]);
+  return my.partials + buffer * BUFFER + row * ROW;
 }
 
 __device__ __forceinline__ float silu(float x) {
@@ -43,49 +54,30 @@ struct Rows {
   static constexpr int EACH = W::ROW.epilogue == Epilogue::Gate ? 2 : ceiling(W::TILES * shape::TILE_ROWS, 32);
 };
 
-// Publishes the pair of this lane's value and the next lane's, from the even lanes.
-template <class To>
-__device__ __forceinline__ void publish_pairs(const EpilogueWarp& my, const Slot& to, int row, float value,
-                                              bool used) {
-  const float next = __shfl_down_sync(~0u, value, 1);
-  if (!used || my.lane() % 2 != 0 || my.failed) return;
-  Handoff::publish(my.args, to, To::place(row / 2, 0), {value, next});
+// A lane's own unit of a slot: computed before the sums are there.
+__device__ __forceinline__ Slot unit_at(const Slot& slot, int place) {
+  u64* unit = slot.units + place;
+  ptx::pin(unit);
+  return {unit, slot.layer, slot.phase};
 }
 
-// One round of a matvec: `first` is its first tile, `count` its tiles. `scale` holds the rows' scales.
-template <class W, class To>
-__device__ __forceinline__ void round_of(EpilogueWarp& my, const Slot& to, int first, int count,
-                                         const float (&scale)[Rows<W>::EACH], float rms, int buffer) {
-  constexpr PhaseRow ROW = W::ROW;
-  const auto& partial = my.shared.partial[buffer];
-  if constexpr (ROW.epilogue == Epilogue::Gate) {
-    // Gate row i and up row i are eight rows apart in a tile. A lane has one of the round's values.
-    constexpr int VALUES = W::TILES * shape::TILE_ROWS / 2;
-    static_assert(VALUES <= 32, "a lane a value");
-    const int row = my.lane() / 8 * shape::TILE_ROWS + my.lane() % 8;
-    float value = 0.f;
-    if (my.lane() < VALUES) {
-      const float gate = tree_sum<shape::CONSUMER_WARPS>(partial[row]) * rms * scale[0];
-      const float up = tree_sum<shape::CONSUMER_WARPS>(partial[row + 8]) * rms * scale[1];
-      value = silu(gate) * up;
-    }
-    publish_pairs<To>(my, to, first * 8 + my.lane(), value, my.lane() < 8 * count);
-  } else {
-#pragma unroll
-    for (int at = 0; at < Rows<W>::EACH; at++) {
-      const int row = at * 32 + my.lane(), index = first * shape::TILE_ROWS + row;
-      const bool used = row < count * shape::TILE_ROWS;
-      float value = 0.f;
-      if (used) value = tree_sum<shape::CONSUMER_WARPS>(partial[row]) * rms * scale[at];
-      if constexpr (ROW.epilogue == Epilogue::Logits) {
-        if (!used || index >= shape::VOCAB) continue;
-        if (my.args.logits != nullptr) my.args.logits[index] = value;
-        my.best.consider(value, value == value ? u32(index) : abi::NOT_A_NUMBER);
-      } else {
-        publish_pairs<To>(my, to, index, value, used);
-      }
-    }
-  }
+// Publishes the pair of this lane's value and the next lane's, from the even lanes.
+__device__ __forceinline__ void publish_pair(const EpilogueWarp& my, const Slot& unit, float value, bool used) {
+  const float next = __shfl_down_sync(~0u, value, 1);
+  if (used && my.lane() % 2 == 0 && !my.failed) Handoff::publish(my.args, unit, 0, {value, next});
+}
+
+// The norm's factor, from the sums of squares that come with a matvec's first round.
+__device__ __forceinline__ float rms_of(const EpilogueWarp& my, int buffer) {
+  const float squares = tree_sum<shape::CONSUMER_WARPS>(my.squares + buffer * sizeof(my.shared.squares[0]));
+  return ptx::reciprocal_sqrt(squares / shape::HIDDEN + my.args.norm_eps);
+}
+
+// The row of a round whose sum a lane has; of gate and up the gate's, eight rows before the up row.
+template <class W>
+__device__ __forceinline__ int row_of(const EpilogueWarp& my, int at) {
+  if (W::ROW.epilogue != Epilogue::Gate) return at * 32 + my.lane();
+  return my.lane() / 8 * shape::TILE_ROWS + my.lane() % 8 + 8 * at;
 }
 
 // The scales of a lane's rows in a round, loaded before the sums are there. For gate and up: of the gate
@@ -95,8 +87,7 @@ __device__ __forceinline__ void load_scales(const EpilogueWarp& my, const u8* ma
                                             float (&scale)[Rows<W>::EACH]) {
 #pragma unroll
   for (int at = 0; at < Rows<W>::EACH; at++) {
-    int row = at * 32 + my.lane();
-    if (W::ROW.epilogue == Epilogue::Gate) row = my.lane() / 8 * shape::TILE_ROWS + my.lane() % 8 + 8 * at;
+    const int row = row_of<W>(my, at);
     scale[at] = 1.f;
     if (row < count * shape::TILE_ROWS) {
       scale[at] = Tiles<typename W::Format>::row_scale(matrix, W::ROW.columns, first * shape::TILE_ROWS + row);
@@ -105,12 +96,10 @@ __device__ __forceinline__ void load_scales(const EpilogueWarp& my, const u8* ma
 }
 
 // Waits for a round's partial sums.
-__device__ __forceinline__ int begin_sums(EpilogueWarp& my) {
-  const int buffer = my.round % 2;
+__device__ __forceinline__ void begin_sums(EpilogueWarp& my, int buffer) {
   ptx::partials_sync<shape::EPILOGUE_THREADS>(buffer);
   xray::sums_begin(my.log);
   my.failed = has_failed(my.shared);
-  return buffer;
 }
 
 // Releases their buffer.
@@ -131,20 +120,45 @@ __device__ __forceinline__ void finish(const EpilogueWarp& my, const Slot& to, i
 // The epilogue of a matvec of the normed residual stream.
 template <class W, class To>
 __device__ __forceinline__ void epilogue(EpilogueWarp& my, const u8* matrix, const Slot& to) {
+  constexpr bool IS_GATE = W::ROW.epilogue == Epilogue::Gate, IS_HEAD = W::ROW.epilogue == Epilogue::Logits;
+  constexpr int EACH = Rows<W>::EACH;
   const int2 tiles = my.shared.shares[W::SHARE_AT];
+  static_assert(IS_HEAD || IS_GATE || EACH == 1, "a lane a value");
+  static_assert(!IS_GATE || W::TILES * shape::TILE_ROWS / 2 <= 32, "likewise");
   float rms = 1.f;
   int first = tiles.x;
 #pragma unroll 1
   do {
-    const int count = min(W::TILES, tiles.y - first);
-    float scale[Rows<W>::EACH];
+    const int count = min(W::TILES, tiles.y - first), buffer = my.round % 2;
+    float scale[EACH], sums[EACH];
     load_scales<W>(my, matrix, first, count, scale);
-    const int buffer = begin_sums(my);
-    if (first == tiles.x) {
-      const float squares = tree_sum<shape::CONSUMER_WARPS>(my.shared.squares[buffer]);
-      rms = ptx::reciprocal_sqrt(squares / shape::HIDDEN + my.args.norm_eps);
+    // The first of this lane's values, and the end of the round's.
+    const int value = first * shape::TILE_ROWS / (IS_GATE ? 2 : 1) + my.lane();
+    const int end = (first + count) * shape::TILE_ROWS / (IS_GATE ? 2 : 1);
+    const Slot unit = IS_HEAD ? to : unit_at(to, To::place(value / 2, 0));
+    u32 from[EACH];
+#pragma unroll
+    for (int at = 0; at < EACH; at++) {
+      // A lane without a row adds up another's.
+      from[at] = ptx::pinned(partials_of(my, buffer, min(row_of<W>(my, at), W::TILES * shape::TILE_ROWS - 1)));
     }
-    round_of<W, To>(my, to, first, count, scale, rms, buffer);
+    begin_sums(my, buffer);
+#pragma unroll
+    for (int at = 0; at < EACH; at++) sums[at] = tree_sum<shape::CONSUMER_WARPS>(from[at]);
+    if (first == tiles.x) rms = rms_of(my, buffer);
+#pragma unroll
+    for (int at = 0; at < EACH; at++) sums[at] *= rms * scale[at];
+    if constexpr (IS_HEAD) {
+#pragma unroll
+      for (int at = 0; at < EACH; at++) {
+        const int index = value + 32 * at;
+        if (index >= end || index >= shape::VOCAB) continue;
+        if (my.args.logits != nullptr) my.args.logits[index] = sums[at];
+        my.best.consider(sums[at], sums[at] == sums[at] ? u32(index) : abi::NOT_A_NUMBER);
+      }
+    } else {
+      publish_pair(my, unit, IS_GATE ? silu(sums[0]) * sums[EACH - 1] : sums[0], value < end);
+    }
     end_sums(my, buffer);
     first += W::TILES;
   } while (first < tiles.y);
@@ -158,17 +172,17 @@ __device__ __forceinline__ void output_epilogue(EpilogueWarp& my, const u8* matr
   static_assert(shape::ITEM_TILES * shape::TILE_ROWS == 64, "a pair of rows a lane");
 #pragma unroll 1
   for (int item = items.x; item < items.y; item++) {
-    const int row = shape::rank_of_item(item, shape::KV_HEADS) * 64 + 2 * my.lane();
+    const int row = shape::rank_of_item(item, shape::KV_HEADS) * 64 + 2 * my.lane(), buffer = my.round % 2;
     const float first = Scales::row_scale(matrix, shape::Q_DIM, row);
     const float second = Scales::row_scale(matrix, shape::Q_DIM, row + 1);
-    const int buffer = begin_sums(my);
+    const Slot unit = unit_at(to, item * shape::O_PROJ_LINE + my.lane());
     // The warps that share a tile lie side by side in its rows.
     const int tile = my.lane() / 8, within = 2 * my.lane() % shape::TILE_ROWS;
-    const auto sum = [&](int row) {
-      return tree_sum<OutputWork::SLICES>(&my.shared.partial[buffer][row][tile * OutputWork::SLICES]);
-    };
-    const float2 values = {sum(within) * first, sum(within + 1) * second};
-    if (!my.failed) Handoff::publish(my.args, to, item * shape::O_PROJ_LINE + my.lane(), values);
+    const u32 from = ptx::pinned(partials_of(my, buffer, within) + tile * OutputWork::SLICES * sizeof(float));
+    begin_sums(my, buffer);
+    const float2 values = {tree_sum<OutputWork::SLICES>(from) * first,
+                           tree_sum<OutputWork::SLICES>(from + sizeof(my.shared.partial[0][0])) * second};
+    if (!my.failed) Handoff::publish(my.args, unit, 0, values);
     end_sums(my, buffer);
   }
   finish(my, to, items);
@@ -181,15 +195,15 @@ __device__ __forceinline__ void down_epilogue(EpilogueWarp& my, const u8* matrix
   const int2 items = my.shared.shares[DOWN_SHARE];
 #pragma unroll 1
   for (int item = items.x; item < items.y; item++) {
-    const int row = my.lane() / 2, tile = item / shape::DOWN_SPLITS;
+    const int row = my.lane() / 2, tile = item / shape::DOWN_SPLITS, buffer = my.round % 2;
     const float scale = Scales::row_scale(matrix, shape::INTERMEDIATE, tile * shape::TILE_ROWS + row);
-    const int buffer = begin_sums(my);
-    float value = tree_sum<HALF>(&my.shared.partial[buffer][row][my.lane() % 2 * HALF]);
+    const Slot unit = unit_at(to, item * shape::DOWN_LINE + my.lane() / 4);
+    const u32 from = ptx::pinned(partials_of(my, buffer, row) + my.lane() % 2 * HALF * sizeof(float));
+    begin_sums(my, buffer);
+    float value = tree_sum<HALF>(from);
     value = (value + __shfl_xor_sync(~0u, value, 1)) * scale;
     const float next = __shfl_down_sync(~0u, value, 2);
-    if (my.lane() % 4 == 0 && !my.failed) {
-      Handoff::publish(my.args, to, item * shape::DOWN_LINE + my.lane() / 4, {value, next});
-    }
+    if (my.lane() % 4 == 0 && !my.failed) Handoff::publish(my.args, unit, 0, {value, next});
     end_sums(my, buffer);
   }
   finish(my, to, items);

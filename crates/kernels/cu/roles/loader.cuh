@@ -2,6 +2,7 @@
 // never waits for an activation.
 #pragma once
 #include "../formats/tiles.cuh"
+#include "../phases/share.cuh"
 #include "../phases/work.cuh"
 #include "../ring.cuh"
 #include "consumer.cuh"
@@ -39,12 +40,23 @@ struct Loader {
     return true;
   }
 
+  // How many copies may be in flight. Keys and values come from L2 when all ranks of a head load the same. And
+  // if the consumers are so close behind that they have taken the stage of LOW copies ago, one more.
+  __device__ __forceinline__ u32 most_in_flight(abi::Phase phase) {
+    if (phase == abi::Phase::LmHead) return shape::HEAD_FLIGHT;
+    if (phase == abi::Phase::Attention) return shape::KV_FLIGHT;
+    if (shape::LOW == 0 || issued < shape::LOW) return shape::FLIGHT;
+    const u32 before = issued - shape::LOW;
+    const bool is_low = ptx::mbarrier_test(&shared.empty[before % shape::STAGES], before / shape::STAGES % 2);
+    return shape::FLIGHT + is_low;
+  }
+
   // Loads one stage: `parts` parts of `bytes` bytes each, `stride` bytes apart; none: hands it over as it
   // is. Returns false on abort.
   __device__ __forceinline__ bool operator()(const u8* from, u32 bytes, u32 parts, u32 stride, u32 layer,
                                              abi::Phase phase) {
     const int stage = cursor.stage();
-    const u32 most = phase == abi::Phase::LmHead ? shape::HEAD_FLIGHT : shape::FLIGHT;
+    const u32 most = most_in_flight(phase);
     if constexpr (BY_PHASE) {
       if (is_first && issued == shape::smaller(most, shape::STAGES)) return false;
       if (before > 0) {
@@ -125,21 +137,72 @@ __device__ __forceinline__ bool load_matrix(Loader& load, const u8* matrix, u32 
   return true;
 }
 
-// This block's items of the O projection: the parts of a stage are of neighbouring tiles.
-__device__ __forceinline__ bool load_o_proj(Loader& load, const u8* matrix, u32 layer) {
+// One round of a share's keys (0) or values (1): whole groups if there is one share, whole chunks otherwise.
+__device__ __forceinline__ bool load_round(Loader& load, const attention::Share& share, int kv_head, int which,
+                                           int round, u32 layer) {
+  using attention::POSITION_BYTES;
+  const u32 cached = load.args.position, begin = share.chunk_begin(round, 0);
+  const u8* from = attention::cache_of(load.args, layer, which, kv_head) + u64(begin) * POSITION_BYTES;
+  constexpr u32 CHUNK_BYTES = shape::KV_CHUNK * POSITION_BYTES;
+  if (share.splits == 1) {
+    const u32 groups = min((cached - begin + attention::GROUP - 1) / attention::GROUP, attention::GROUPS);
+    return load(from, groups * attention::GROUP_BYTES, 1, 0, layer, abi::Phase::Attention);
+  }
+  const u32 parts = share.chunk_begin(round, 1) < cached ? 2 : 1;
+  return load(from, CHUNK_BYTES, parts, share.splits * CHUNK_BYTES, layer, abi::Phase::Attention);
+}
+
+// The keys and values of a share of the cache: of each batch first the keys, then the values, a stage a round.
+__device__ __forceinline__ bool load_positions(Loader& load, const attention::Share& share, int kv_head,
+                                               u32 layer) {
+  // Another kernel may be about to write them, and their number may not be known.
+  if (BY_PHASE && load.is_first) return false;
+  const int rounds = share.rounds(load.args.position);
+#pragma unroll 1
+  for (int first = 0; first < rounds; first += attention::ROUNDS) {
+    const int count = min(attention::ROUNDS, rounds - first);
+#pragma unroll 1
+    for (int at = 0; at < 2 * count; at++) {
+      if (!load_round(load, share, kv_head, at / count, first + at % count, layer)) return false;
+    }
+  }
+  return true;
+}
+
+// An item's tiles of the O projection: the parts of a stage are of neighbouring tiles.
+__device__ __forceinline__ bool load_output_tiles(Loader& load, const attention::Item& item, const u8* matrix,
+                                                  u32 layer) {
   using W = OutputWork;
-  const int2 items = load.shared.shares[O_PROJ_SHARE];
   constexpr int STRIDE = Tiles<W::Format>::bytes(shape::Q_DIM);
+  const u8* from = matrix + u64(item.rank) * shape::ITEM_TILES * STRIDE + item.kv_head * W::PART_BYTES;
 #pragma unroll 1
-  for (int item = items.x; item < items.y; item++) {
-    const u8* from = matrix + u64(shape::rank_of_item(item, shape::KV_HEADS)) * shape::ITEM_TILES * STRIDE +
-                     shape::kv_head_of_item(item, shape::KV_HEADS) * W::PART_BYTES;
+  for (int piece = 0; piece < W::PIECES; piece++) {
+    if (!load(from + u64(piece) * W::STAGE_PARTS * STRIDE, W::PART_BYTES, W::STAGE_PARTS, STRIDE, layer,
+              abi::Phase::OProj)) {
+      return false;
+    }
+  }
+  return true;
+}
+
+// This block's items of attention and the O projection, in the consumers' order: item by item if every rank
+// attends to all positions, else first all shares, then all tiles. Or what a kernel needs of it that only attends,
+// or only projects.
+template <bool ATTENDS, bool PROJECTS>
+__device__ __forceinline__ bool load_attention(Loader& load, const u8* matrix, u32 layer) {
+  const int2 items = load.shared.shares[O_PROJ_SHARE];
+  const int splits = attention::splits_of(load.args);
 #pragma unroll 1
-    for (int piece = 0; piece < W::PIECES; piece++) {
-      if (!load(from + u64(piece) * W::STAGE_PARTS * STRIDE, W::PART_BYTES, W::STAGE_PARTS, STRIDE, layer,
-                abi::Phase::OProj)) {
-        return false;
-      }
+  for (int at = items.x; ATTENDS && (attention::APART || splits > 1) && at < items.y; at++) {
+    const attention::Item item = attention::item_of(at);
+    if (item.rank < splits && !load_positions(load, {item.rank, splits}, item.kv_head, layer)) return false;
+  }
+#pragma unroll 1
+  for (int at = items.x; PROJECTS && at < items.y; at++) {
+    const attention::Item item = attention::item_of(at);
+    if (!load_output_tiles(load, item, matrix, layer)) return false;
+    if (ATTENDS && !attention::APART && splits == 1 && !load_positions(load, {0, 1}, item.kv_head, layer)) {
+      return false;
     }
   }
   return true;
@@ -167,7 +230,7 @@ __device__ __forceinline__ bool weight_stream(const abi::StepArgs& args, Loader&
   for (u32 layer = 0; layer < shape::LAYERS; layer++) {
     const u8* base = args.weights + args.layer_base + u64(layer) * args.layer_stride;
     if (!load_matrix<Work<Qkv, LayerFormat>>(load, base + args.qkv, layer)) return false;
-    if (!load_o_proj(load, base + args.o_proj, layer)) return false;
+    if (!load_attention<true, true>(load, base + args.o_proj, layer)) return false;
     if (!load_matrix<Work<GateUp, LayerFormat>>(load, base + args.gate_up, layer)) return false;
     if (!load_down(load, base + args.down, layer)) return false;
   }

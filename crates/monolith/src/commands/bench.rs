@@ -8,8 +8,9 @@ use crate::source::{self, Model};
 use crate::text_out::{put, say};
 use crate::values;
 use monolith_harness::HarnessError;
-use monolith_harness::bench::{self, Bench, BenchOptions, Gate, Output, Row, rendered};
-use monolith_harness::predict::Calibration;
+use monolith_harness::bench::{self, Bench, BenchOptions, Gate, Output, Roofline, Row, rendered};
+use monolith_harness::environment::Environment;
+use monolith_harness::predict::{Calibration, Predictor};
 use monolith_harness::prompts::{PromptIds, bench_ids};
 use monolith_harness::report::write_readme;
 use monolith_harness::runs::RunFolder;
@@ -86,12 +87,12 @@ included. pp512 feeds a prompt of 512 tokens, from an empty cache to the first t
 
 A speed is verified if `monolith gate` has passed before it in the same run (one boot of one GPU)
 with the same build, weights, prompts and engine options. Verified rows also go into the run's
-folder. All others are marked *unverified*, go to stdout only, and never enter a table. With
-hand-off, compute and argmax at 0, the prediction is the time to read the bytes.";
+folder. All others are marked *unverified*, go to stdout only, and never enter a table. A second
+table has the prediction for each test, part by part, and its error (`monolith predict`).";
 
 /// The bandwidth that a speed is compared with.
 #[derive(Debug, clap::Args)]
-#[command(next_help_heading = "Roofline")]
+#[command(next_help_heading = "Roofline and prediction")]
 pub struct RooflineArgs {
     /// Measured read bandwidth of this processor, in GB/s
     #[arg(long, value_name = "X", requires = "bandwidth_source", allow_negative_numbers = true)]
@@ -100,19 +101,9 @@ pub struct RooflineArgs {
     /// How the bandwidth was measured, in words
     #[arg(long, value_name = "TEXT", requires = "bandwidth_gb_s")]
     pub bandwidth_source: Option<String>,
-    /// For the prediction: the time of a hand-off between phases, in microseconds
-    #[arg(long, value_name = "X", requires = "bandwidth_gb_s", default_value_t = 0.0)]
-    #[arg(value_parser = values::duration, allow_negative_numbers = true)]
-    pub hand_off_us: f64,
-    /// For the prediction: the time of a layer's arithmetic that overlaps with no read, in
-    /// microseconds
-    #[arg(long, value_name = "X", requires = "bandwidth_gb_s", default_value_t = 0.0)]
-    #[arg(value_parser = values::duration, allow_negative_numbers = true)]
-    pub compute_us: f64,
-    /// For the prediction: the time of the argmax over all blocks, in microseconds
-    #[arg(long, value_name = "X", requires = "bandwidth_gb_s", default_value_t = 0.0)]
-    #[arg(value_parser = values::duration, allow_negative_numbers = true)]
-    pub argmax_us: f64,
+    /// Predict by the numbers in this file, as `predict` writes it [default: those of this build]
+    #[arg(long, value_name = "FILE")]
+    pub calibration: Option<PathBuf>,
 }
 
 /// Spells out llama-bench's `-oe`: the parser would read it as `-o e`.
@@ -130,6 +121,7 @@ pub fn spell_out(args: &mut [OsString]) {
 pub fn run(args: &Args) -> Result<(), Exit> {
     let setup = Setup::new(&args.engine)?;
     let ids = args.ids.as_deref().map(PromptIds::read).transpose().map_err(input_exit)?;
+    let options = options(args, &setup.environment)?;
     let model = source::find(&args.model.model)?;
     let folder = setup.run_folder(args.results.folder())?;
     if args.require_gate && folder.is_none() {
@@ -149,7 +141,6 @@ pub fn run(args: &Args) -> Result<(), Exit> {
     let progress = Progress::new("bench");
     progress.doing("looking for the gate");
     let gate = gate(args, &subject, folder.as_ref())?;
-    let options = options(args);
     let mut tell = |what: &str| progress.doing(what);
     let measured = bench::run(&mut subject, &options, gate.as_ref(), &mut tell);
     let (mut rows, left_out) = measured.map_err(exit_of)?;
@@ -239,21 +230,37 @@ fn add_energy(
     Ok(())
 }
 
-fn options(args: &Args) -> BenchOptions {
+fn options(args: &Args, environment: &Environment) -> Result<BenchOptions, Exit> {
     let all = |lists: &[Vec<usize>]| lists.concat();
-    BenchOptions {
+    Ok(BenchOptions {
         runs: args.runs,
         steps: all(&args.steps),
         depths: all(&args.depths),
         prompt_lengths: all(&args.prompt_lengths),
         prompts: !args.no_prompts,
         warm_up: !args.no_warmup,
-        calibration: calibration(&args.roofline),
-    }
+        roofline: roofline(&args.roofline),
+        predictor: predictor(&args.roofline, environment)?,
+    })
 }
 
-fn calibration(args: &RooflineArgs) -> Option<Calibration> {
-    let RooflineArgs { hand_off_us, compute_us, argmax_us, .. } = *args;
+fn roofline(args: &RooflineArgs) -> Option<Roofline> {
     let (bandwidth_gb_s, source) = (args.bandwidth_gb_s?, args.bandwidth_source.clone()?);
-    Some(Calibration { bandwidth_gb_s, hand_off_us, compute_us, argmax_us, source })
+    Some(Roofline { bandwidth_gb_s, source })
+}
+
+/// The predictor for the measured GPU. One of which nothing is known is named; a CPU has none.
+fn predictor(args: &RooflineArgs, of: &Environment) -> Result<Option<Predictor>, Exit> {
+    let read = args.calibration.as_deref().map(Calibration::read).transpose();
+    let calibration = read.map_err(|error| exit_of(error.into()))?;
+    if of.kind != "gpu" {
+        return Ok(None);
+    }
+    match Predictor::new(calibration.unwrap_or_else(Calibration::shipped), &of.gpu) {
+        Ok(predictor) => Ok(Some(predictor)),
+        Err(error) => {
+            say(&format!("bench: {error}"));
+            Ok(None)
+        }
+    }
 }

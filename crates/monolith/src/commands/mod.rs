@@ -37,10 +37,12 @@ mod inspect;
 mod kernels;
 mod man;
 mod pack;
+mod predict;
 mod pull;
 mod quality;
 mod report;
 mod run;
+mod soak;
 mod synth;
 mod unpack;
 mod xray;
@@ -56,6 +58,8 @@ commands! {
     Ids(ids),
     Gate(gate),
     Bench(bench),
+    Predict(predict),
+    Soak(soak),
     Quality(quality),
     Report(report),
     Kernels(kernels),

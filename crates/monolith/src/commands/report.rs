@@ -4,8 +4,8 @@ use crate::exit::{Code, Exit};
 use crate::measure::exit_of;
 use crate::options::ResultsArgs;
 use crate::progress::Progress;
-use crate::text_out::show;
-use monolith_harness::report::Report;
+use crate::text_out::{put, show};
+use monolith_harness::report::{PageResults, Report};
 
 /// Print the tables of all verified measurements
 #[derive(Debug, clap::Args)]
@@ -13,11 +13,15 @@ use monolith_harness::report::Report;
 pub struct Args {
     #[command(flatten)]
     pub results: ResultsArgs,
+    /// Print JSON: every run's rows whose speed may be shown, as the page reads them
+    #[arg(long)]
+    pub json: bool,
 }
 
 const EXAMPLES: &str = "Examples:
   monolith report
   cargo xtask report                      the same, into the README
+  monolith report --json                  every run, for the page (cargo xtask page-data)
 
 A row has a speed only if its folder holds the passed gate; tables never mix GPUs.";
 
@@ -32,9 +36,17 @@ pub fn run(args: &Args) -> Result<(), Exit> {
         return Err(Exit::message(Code::Usage, what));
     }
     let progress = Progress::new("report");
-    let Report { text, problems } = Report::of(args.results.folder()).map_err(exit_of)?;
-    drop(progress);
-    show(&text)?;
+    let problems = if args.json {
+        let page = PageResults::of(args.results.folder()).map_err(exit_of)?;
+        drop(progress);
+        put(&format!("{}\n", serde_json::to_string(&page)?))?;
+        page.problems
+    } else {
+        let Report { text, problems } = Report::of(args.results.folder()).map_err(exit_of)?;
+        drop(progress);
+        show(&text)?;
+        problems
+    };
     if problems.is_empty() {
         return Ok(());
     }

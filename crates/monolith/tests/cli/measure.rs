@@ -235,7 +235,6 @@ fn arguments_that_cannot_be() {
     bench(&["-oe", "xml"], "md, csv, json, jsonl, sql");
     bench(&["--bandwidth-gb-s", "4000"], "--bandwidth-source");
     bench(&["--bandwidth-source", "a probe"], "--bandwidth-gb-s");
-    bench(&["--hand-off-us", "1"], "--bandwidth-gb-s");
     bench(&["--bandwidth-gb-s", "0", "--bandwidth-source", "x"], "--bandwidth-gb-s");
     bench(&["--variant", "fp4"], "no kernel variant `fp4`; there are: bf16-flag");
     bench(&["--engine", "cpu", "--blocks", "4"], "options of the CUDA engine");

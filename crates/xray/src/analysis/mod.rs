@@ -65,6 +65,11 @@ pub struct Analysis {
 }
 
 impl Analysis {
+    /// The critical path alone.
+    pub fn path_of(trace: &Trace) -> CriticalPath {
+        path::critical_path(trace, &Index::of(trace))
+    }
+
     /// Analyzes a trace.
     pub fn of(trace: &Trace) -> Analysis {
         let meta = trace.meta();

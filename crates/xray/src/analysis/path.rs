@@ -39,6 +39,28 @@ pub enum PathClass {
     Unrecorded,
 }
 
+impl PathClass {
+    /// Every class, in the order of their ids in the page's file.
+    pub const ALL: [PathClass; 5] = [
+        PathClass::Compute,
+        PathClass::Weights,
+        PathClass::Handoff,
+        PathClass::Skew,
+        PathClass::Unrecorded,
+    ];
+
+    /// The name in files.
+    pub fn name(self) -> &'static str {
+        match self {
+            PathClass::Compute => "compute",
+            PathClass::Weights => "weights",
+            PathClass::Handoff => "handoff",
+            PathClass::Skew => "skew",
+            PathClass::Unrecorded => "unrecorded",
+        }
+    }
+}
+
 /// One link of the chain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct PathSegment {

@@ -4,7 +4,7 @@
 use super::super::device::gpu_error;
 use super::super::epoch;
 use super::super::params::PhaseParam;
-use super::{Param, Strategy};
+use super::{Param, Strategy, is_local};
 use crate::EngineError;
 use cudarc::driver::sys::{
     self, CUgraphInstantiate_flags, CUlaunchAttribute, CUlaunchAttributeID, CUlaunchAttributeValue,
@@ -14,24 +14,27 @@ use cudarc::driver::{
     CudaFunction, CudaGraph, CudaSlice, CudaStream, DevicePtr, DriverError, LaunchConfig,
 };
 use monolith_abi::kernel::{PhaseArgs, STEP_HAS_HEAD, StepArgs, StepWords};
-use monolith_abi::step::{Step, active_splits};
+use monolith_abi::step::Step;
 use std::fmt;
 use std::sync::Arc;
 use zerocopy::IntoBytes;
 
 /// The kernels of a step, and how they are launched.
 pub(super) struct Chain {
-    /// Of qkv, attention, the O projection, gate and up, down, and the head.
-    pub(super) kernels: [CudaFunction; 6],
+    /// Of qkv, attention and the O projection of short texts, the same of long ones, gate and up,
+    /// down, and the head.
+    pub(super) kernels: [CudaFunction; 8],
     pub(super) config: LaunchConfig,
     pub(super) layers: u32,
+    /// Whether attention is a phase of its own: for short texts, too.
+    pub(super) is_apart: bool,
     /// Whether a kernel's blocks may start before the kernel before it has ended.
     pub(super) overlaps: bool,
 }
 
 /// The graphs of a row.
 pub(super) struct PhaseGraphs {
-    /// `[beyond the positions that one block attends to][with the head]`.
+    /// `[of a long text][with the head]`.
     graphs: [[CudaGraph; 2]; 2],
     words: CudaSlice<u8>,
     /// What the words are before the next launch, if that is known.
@@ -52,25 +55,23 @@ impl fmt::Debug for PhaseGraphs {
 }
 
 impl PhaseGraphs {
-    /// Captures the graphs; attention is a kernel where it is a phase of its own, and beyond the
-    /// positions that one block attends to. Nothing runs.
+    /// Captures the graphs. Nothing runs.
     pub(super) fn new(
         chain: &Chain,
         step: &Step,
         stream: &Arc<CudaStream>,
         args: &StepArgs,
-        is_apart: bool,
     ) -> Result<PhaseGraphs, EngineError> {
         let words = stream.alloc_zeros(size_of::<StepWords>()).map_err(gpu_error)?;
         let address = words.device_ptr(stream).0;
-        let capture = |has_attention, has_head| {
-            chain.capture(stream, args, address, has_attention, has_head).map_err(gpu_error)
+        let capture = |is_long, has_head| {
+            chain.capture(stream, args, address, is_long, has_head).map_err(gpu_error)
         };
         let graphs = [
-            [capture(is_apart, false)?, capture(is_apart, true)?],
+            [capture(false, false)?, capture(false, true)?],
             [capture(true, false)?, capture(true, true)?],
         ];
-        let kernels = chain.layers * (4 + u32::from(is_apart)) + 1;
+        let kernels = chain.layers * (4 + u32::from(chain.is_apart)) + 1;
         Ok(PhaseGraphs { graphs, words, held: None, step: *step, kernels })
     }
 }
@@ -109,11 +110,9 @@ impl Strategy for PhaseGraphs {
         if self.held.take() != Some(words) {
             stream.memcpy_htod(words.as_bytes(), &mut self.words).map_err(gpu_error)?;
         }
-        let Step { tuning, sizes, .. } = self.step;
-        let positions = args.position as usize + 1;
-        let splits = active_splits(positions, tuning.kv_chunk, sizes.splits, tuning.kv_local);
+        let is_long = !is_local(&self.step, args);
         let has_head = args.flags & STEP_HAS_HEAD != 0;
-        self.graphs[usize::from(splits > 1)][usize::from(has_head)].launch().map_err(gpu_error)?;
+        self.graphs[usize::from(is_long)][usize::from(has_head)].launch().map_err(gpu_error)?;
         self.held = if has_head { words_behind(&words) } else { Some(words) };
         Ok(())
     }
@@ -126,11 +125,11 @@ impl Chain {
         stream: &Arc<CudaStream>,
         args: &StepArgs,
         words: u64,
-        has_attention: bool,
+        is_long: bool,
         has_head: bool,
     ) -> Result<CudaGraph, DriverError> {
         stream.begin_capture(CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL)?;
-        let launched = self.launch_all(stream, args, words, has_attention, has_head);
+        let launched = self.launch_all(stream, args, words, is_long, has_head);
         // Ended in any case, or the stream would capture what follows.
         let graph = stream.end_capture(CUgraphInstantiate_flags(0));
         launched?;
@@ -145,10 +144,16 @@ impl Chain {
         stream: &Arc<CudaStream>,
         args: &StepArgs,
         words: u64,
-        has_attention: bool,
+        is_long: bool,
         has_head: bool,
     ) -> Result<(), DriverError> {
-        let [qkv, attention, o_proj, gate_up, down, head] = &self.kernels;
+        let [qkv, attention, o_proj, split_attention, split_o_proj, gate_up, down, head] =
+            &self.kernels;
+        let attends: &[&CudaFunction] = match (is_long, self.is_apart) {
+            (true, _) => &[split_attention, split_o_proj],
+            (false, true) => &[attention, o_proj],
+            (false, false) => &[attention],
+        };
         let mut is_first = true;
         let mut launch = |kernel: &CudaFunction, layer: u32| {
             let of = PhaseArgs { step: words, layer, reserved: 0 };
@@ -156,10 +161,7 @@ impl Chain {
         };
         for layer in 0..self.layers {
             launch(qkv, layer)?;
-            if has_attention {
-                launch(attention, layer)?;
-            }
-            for kernel in [o_proj, gate_up, down] {
+            for kernel in attends.iter().copied().chain([gate_up, down]) {
                 launch(kernel, layer)?;
             }
         }

@@ -33,7 +33,6 @@ fn list() -> String {
         "ring",
         "KV chunk",
         "KV splits",
-        "KV ahead",
         "X-ray",
     ]);
     for variant in TABLE {
@@ -50,7 +49,6 @@ fn list() -> String {
                 format!("{} x {} KiB", tuning.stages, tuning.stage_bytes >> 10),
                 tuning.kv_chunk.to_string(),
                 tuning.kv_splits.to_string(),
-                tuning.kv_ahead.to_string(),
                 if variant.xray { "yes" } else { "no" }.to_owned(),
             ]);
         }

@@ -1,36 +1,116 @@
-//! The data files of the page: the trace just recorded, the traces of `results/`, and their list.
+//! `cargo xtask page-data`: every file that the page reads, from `results/` alone.
 //!
+//! The X-rays, each with its critical path; their list; where each token's time went; the tables.
 //! They are in `web/public/data`, which is generated, ignored by git, and part of every build of
-//! the page. The page's side of the list is `web/src/trace/list.ts`.
+//! the page. The page's side is `web/src/trace/list.ts` and `web/src/results`.
 
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
-use crate::repo::read;
+use crate::repo::{Repo, read};
+use crate::{command, say};
 
-const SCHEMA: &str = "monolith-traces/1";
+const LIST_SCHEMA: &str = "monolith-traces/2";
+const BUDGET_SCHEMA: &str = "monolith-budget/1";
 const LIST: &str = "traces.json";
-/// The trace that the page shows first, and the only one that it looks for without a list.
+const BUDGET: &str = "budget.json";
+const RESULTS: &str = "results.json";
+/// A trace recorded by the demo: the page shows it first.
 const RECORDED: &str = "trace.json.gz";
 const RECORDED_TITLE: &str = "recorded on this machine";
 const XRAY: &str = "xray-";
 const ENDING: &str = ".json.gz";
+/// Most bytes of a trace, and of all data together, gzipped: what a visitor loads.
+const TRACE_BYTES_MAX: u64 = 400_000;
+const DATA_BYTES_MAX: u64 = 5_000_000;
 /// The page refuses longer names (web/src/trace/list.ts).
 const NAME_CHARS_MAX: usize = 120;
 
-/// A trace to copy: from where, to which name, and what the page calls it.
+/// A trace for the page: from where, to which name, and what it is of.
 #[derive(Debug, PartialEq)]
 struct Listed {
     from: PathBuf,
     file: String,
     title: String,
+    /// Null for the trace recorded by the demo.
+    of: Option<Of>,
+}
+
+/// What a committed trace is of.
+#[derive(Clone, Debug, PartialEq)]
+struct Of {
+    run: String,
+    gpu: String,
+    variant: String,
+    position: u32,
+}
+
+/// Builds the program and refills `web/public/data`.
+pub fn run(repo: &Repo) -> Result<()> {
+    command::run(repo.cargo().args(["build", "--release", "--package", "monolith"]))?;
+    fill(repo, None)
+}
+
+/// Refills `web/public/data`, with the trace that the demo recorded, if there is one. The program
+/// is built.
+pub fn fill(repo: &Repo, recorded: Option<&Path>) -> Result<()> {
+    let data = repo.web().join("public/data");
+    let results = repo.root.join("results");
+    let program = Program(repo.target.join("release/monolith"));
+    let count = fill_with(&data, recorded, &results, &program)?;
+    let tables = program.output(&["report", "--json", "--results"], &results)?;
+    write(&data.join(RESULTS), &tables)?;
+    say::line(format_args!("{}: {count} traces to choose from", data.display()));
+    Ok(())
+}
+
+/// What reads and writes traces: the program, or a test's stand-in.
+trait Traces {
+    /// Writes the trace as the page reads it, with its critical path.
+    fn export(&self, from: &Path, to: &Path) -> Result<()>;
+    /// The analysis of a trace.
+    fn analysis(&self, of: &Path) -> Result<Value>;
+}
+
+struct Program(PathBuf);
+
+impl Program {
+    fn output(&self, words: &[&str], path: &Path) -> Result<String> {
+        command::output(Command::new(&self.0).args(words).arg(path))
+    }
+}
+
+impl Traces for Program {
+    fn export(&self, from: &Path, to: &Path) -> Result<()> {
+        let mut command = Command::new(&self.0);
+        command.args(["xray", "export", "--to", "page"]).arg(from).arg("--out").arg(to);
+        command::output(&mut command).map(drop)
+    }
+
+    fn analysis(&self, of: &Path) -> Result<Value> {
+        let text = self.output(&["xray", "analyze", "--json"], of)?;
+        serde_json::from_str(&text).context("`monolith xray analyze --json` wrote no JSON")
+    }
 }
 
 /// Refills the folder and returns the number of traces in it.
-pub fn fill(data: &Path, recorded: &Path, results: &Path) -> Result<usize> {
-    let mut traces =
-        vec![Listed { from: recorded.into(), file: RECORDED.into(), title: RECORDED_TITLE.into() }];
+fn fill_with(
+    data: &Path,
+    recorded: Option<&Path>,
+    results: &Path,
+    program: &dyn Traces,
+) -> Result<usize> {
+    let mut traces: Vec<Listed> = recorded
+        .map(|from| Listed {
+            from: from.into(),
+            file: RECORDED.into(),
+            title: RECORDED_TITLE.into(),
+            of: None,
+        })
+        .into_iter()
+        .collect();
     traces.extend(committed(results)?);
     if data.exists() {
         std::fs::remove_dir_all(data)
@@ -38,21 +118,73 @@ pub fn fill(data: &Path, recorded: &Path, results: &Path) -> Result<usize> {
     }
     std::fs::create_dir_all(data)
         .with_context(|| format!("could not create {}", data.display()))?;
+    let mut budgets = Vec::new();
+    let mut bytes = 0;
     for trace in &traces {
-        std::fs::copy(&trace.from, data.join(&trace.file)).with_context(|| {
-            format!("could not copy {} to {}", trace.from.display(), data.display())
-        })?;
+        let to = data.join(&trace.file);
+        program.export(&trace.from, &to)?;
+        bytes += checked_size(&to, bytes)?;
+        budgets.push(budget(trace, &program.analysis(&to)?)?);
     }
-    let list = data.join(LIST);
-    std::fs::write(&list, list_of(&traces))
-        .with_context(|| format!("could not write {}", list.display()))?;
+    write(&data.join(LIST), &list_of(&traces))?;
+    write(&data.join(BUDGET), &line(&json!({"schema": BUDGET_SCHEMA, "tokens": budgets})))?;
     Ok(traces.len())
 }
 
+/// The size of a trace; refuses one that is too large, by itself or with those before it.
+fn checked_size(trace: &Path, before: u64) -> Result<u64> {
+    let name = trace.display();
+    let size = std::fs::metadata(trace).with_context(|| format!("could not read {name}"))?.len();
+    ensure!(size <= TRACE_BYTES_MAX, "{name}: {size} bytes, at most {TRACE_BYTES_MAX} are allowed");
+    ensure!(
+        before + size <= DATA_BYTES_MAX,
+        "the traces up to {name} take {} bytes, at most {DATA_BYTES_MAX} are allowed",
+        before + size
+    );
+    Ok(size)
+}
+
+fn write(path: &Path, text: &str) -> Result<()> {
+    std::fs::write(path, text).with_context(|| format!("could not write {}", path.display()))
+}
+
+fn line(value: &Value) -> String {
+    format!("{value}\n")
+}
+
+/// Where a token's time went: the parts of the analysis that the page compares versions by.
+fn budget(trace: &Listed, analysis: &Value) -> Result<Value> {
+    let part = |pointer: &str| {
+        let part = analysis.pointer(pointer).cloned();
+        part.with_context(|| format!("the analysis of {} has no {pointer}", trace.file))
+    };
+    Ok(json!({
+        "file": trace.file,
+        "title": trace.title,
+        "of": trace.of.as_ref().map(of_json),
+        "step": part("/step")?,
+        "token_ns": part("/token_ns")?,
+        "totals": part("/path/totals")?,
+        "phases": part("/path/phases")?,
+        "handoff": part("/handoff")?,
+    }))
+}
+
+fn of_json(of: &Of) -> Value {
+    let Of { run, gpu, variant, position } = of;
+    json!({"run": run, "gpu": gpu, "variant": variant, "position": position})
+}
+
 fn list_of(traces: &[Listed]) -> String {
-    let entry = |trace: &Listed| json!({"file": trace.file, "title": trace.title});
+    let entry = |trace: &Listed| {
+        json!({
+            "file": trace.file,
+            "title": trace.title,
+            "of": trace.of.as_ref().map(of_json),
+        })
+    };
     let entries: Vec<Value> = traces.iter().map(entry).collect();
-    format!("{}\n", json!({"schema": SCHEMA, "traces": entries}))
+    line(&json!({"schema": LIST_SCHEMA, "traces": entries}))
 }
 
 /// The X-rays of each variant on each GPU, from the newest run that has one, as
@@ -105,7 +237,10 @@ fn xrays(at: &Path, folder: &str, gpu: &str) -> Result<Vec<(String, Listed)>> {
             );
         }
         let (order, what) = described(what);
-        found.push((order, Listed { from: entry.path(), file, title: format!("{what}, {gpu}") }));
+        let (variant, position) = order.clone();
+        let of = Of { run: folder.into(), gpu: gpu.into(), variant, position };
+        let title = format!("{what}, {gpu}");
+        found.push((order, Listed { from: entry.path(), file, title, of: Some(of) }));
     }
     found.sort_by(|(a, _), (b, _)| a.cmp(b));
     Ok(found.into_iter().map(|((variant, _), listed)| (variant, listed)).collect())
@@ -166,6 +301,24 @@ mod tests {
         assert_eq!(files, [of("r4", "bf16"), of("r3", "bf16"), of("r2", "fp8")]);
     }
 
+    /// Copies traces, and analyzes each alike.
+    struct Copies;
+
+    impl Traces for Copies {
+        fn export(&self, from: &Path, to: &Path) -> Result<()> {
+            fs::copy(from, to).map(drop).context("copy")
+        }
+
+        fn analysis(&self, _: &Path) -> Result<Value> {
+            Ok(json!({
+                "step": "model, variant on device, position 16",
+                "token_ns": 9,
+                "path": {"totals": {"compute_ns": 9}, "phases": [], "jumps": 0},
+                "handoff": null,
+            }))
+        }
+    }
+
     #[test]
     fn the_list_holds_the_newest_xrays_of_each_gpu_and_the_recorded_one_first() {
         let results = results(
@@ -186,22 +339,53 @@ mod tests {
         let data = results.path().join("public/data");
         fs::create_dir_all(&data).unwrap();
         fs::write(data.join("stale.json.gz"), "old").unwrap();
-        assert_eq!(fill(&data, &recorded, results.path()).unwrap(), 5);
+        let count = fill_with(&data, Some(&recorded), results.path(), &Copies).unwrap();
+        assert_eq!(count, 5);
         // The page's tests read this very text: web/src/trace/list.test.ts.
         let expected = concat!(
-            r#"{"schema":"monolith-traces/1","traces":["#,
-            r#"{"file":"trace.json.gz","title":"recorded on this machine"},"#,
-            r#"{"file":"r3-xray-bf16-flag-2048.json.gz","title":"bf16-flag, position 2048, A"},"#,
-            r#"{"file":"r3-xray-fp8-flag-16.json.gz","title":"fp8-flag, position 16, A"},"#,
-            r#"{"file":"r3-xray-fp8-flag-2048.json.gz","title":"fp8-flag, position 2048, A"},"#,
-            r#"{"file":"r2-xray-whole.json.gz","title":"whole, B 1"}]}"#,
+            r#"{"schema":"monolith-traces/2","traces":["#,
+            r#"{"file":"trace.json.gz","of":null,"title":"recorded on this machine"},"#,
+            r#"{"file":"r3-xray-bf16-flag-2048.json.gz","of":{"gpu":"A","position":2048,"#,
+            r#""run":"r3","variant":"bf16-flag"},"title":"bf16-flag, position 2048, A"},"#,
+            r#"{"file":"r3-xray-fp8-flag-16.json.gz","of":{"gpu":"A","position":16,"#,
+            r#""run":"r3","variant":"fp8-flag"},"title":"fp8-flag, position 16, A"},"#,
+            r#"{"file":"r3-xray-fp8-flag-2048.json.gz","of":{"gpu":"A","position":2048,"#,
+            r#""run":"r3","variant":"fp8-flag"},"title":"fp8-flag, position 2048, A"},"#,
+            r#"{"file":"r2-xray-whole.json.gz","of":{"gpu":"B 1","position":0,"#,
+            r#""run":"r2","variant":"whole"},"title":"whole, B 1"}]}"#,
             "\n"
         );
         assert_eq!(read(&data.join(LIST)).unwrap(), expected);
-        assert_eq!(fs::read_dir(&data).unwrap().count(), 6);
+        assert_eq!(fs::read_dir(&data).unwrap().count(), 7);
         assert_eq!(read(&data.join(RECORDED)).unwrap(), "just now");
         let copied = read(&data.join("r3-xray-fp8-flag-16.json.gz")).unwrap();
         assert_eq!(copied, "r3/xray-fp8-flag-16.json.gz");
+        let budget: Value = serde_json::from_str(&read(&data.join(BUDGET)).unwrap()).unwrap();
+        assert_eq!(budget["tokens"][1]["of"]["variant"], "bf16-flag");
+        assert_eq!(budget["tokens"][1]["totals"], json!({"compute_ns": 9}));
+        assert_eq!(fill_with(&data, None, results.path(), &Copies).unwrap(), 4);
+        assert!(!data.join(RECORDED).exists());
+    }
+
+    #[test]
+    fn a_trace_that_is_too_large_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let trace = folder.path().join("a.json.gz");
+        fs::write(&trace, vec![0; TRACE_BYTES_MAX as usize]).unwrap();
+        assert_eq!(checked_size(&trace, 0).unwrap(), TRACE_BYTES_MAX);
+        let error = checked_size(&trace, DATA_BYTES_MAX - 1).unwrap_err().to_string();
+        assert!(error.contains("take 5399999 bytes"), "{error}");
+        fs::write(&trace, vec![0; TRACE_BYTES_MAX as usize + 1]).unwrap();
+        let error = checked_size(&trace, 0).unwrap_err().to_string();
+        assert!(error.contains("400001 bytes, at most 400000"), "{error}");
+    }
+
+    #[test]
+    fn an_analysis_that_lacks_a_part_is_refused() {
+        let of = None;
+        let trace = Listed { from: "f".into(), file: "f".into(), title: "t".into(), of };
+        let error = budget(&trace, &json!({"step": "s", "token_ns": 1})).unwrap_err().to_string();
+        assert_eq!(error, "the analysis of f has no /path/totals");
     }
 
     #[test]

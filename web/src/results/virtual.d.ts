@@ -1,0 +1,3 @@
+declare module "virtual:tour" {
+  export const TOUR: import("./tour").Stop[];
+}
