@@ -19,7 +19,7 @@ const CPU: Tuning = Tuning {
     grid: 1,
     flight: 0,
     kv_flight: 0,
-    low: 0,
+    low_water: 0,
     head_flight: 0,
     stages: 0,
     stage_bytes: 0,

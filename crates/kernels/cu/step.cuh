@@ -36,8 +36,9 @@ constexpr int GRID = ML_GRID;
 constexpr int FLIGHT = ML_FLIGHT;
 // Copies in flight while keys and values are loaded.
 constexpr int KV_FLIGHT = ML_KV_FLIGHT;
-// One more copy is in flight if the consumers have taken the stage of so many copies ago; 0: never.
-constexpr int LOW = ML_LOW;
+// One more copy is in flight if the consumers have taken the stage of so many copies
+// ago; 0: never.
+constexpr int LOW_WATER = ML_LOW_WATER;
 // Copies in flight in the LM head, which has no hand-off.
 constexpr int HEAD_FLIGHT = ML_HEAD_FLIGHT;
 // Stages of the ring.
@@ -198,7 +199,8 @@ constexpr u64 COUNTERS_UNITS = u64(STEP_COUNTERS) * u64(COUNTER_LINE);
 constexpr u64 RESIDUAL_BASE = u64(COUNTERS_BASE) + 2 * u64(COUNTERS_UNITS);
 // Units of one of them.
 constexpr int RESIDUAL_UNITS = CONSUMER_WARPS * RESIDUAL_FLOATS / 2;
-// Where the cosine and sine of the position's angles lie there, a unit a pair of dimensions.
+// Where the cosine and sine of the position's angles lie there, a unit a pair of
+// dimensions.
 constexpr u64 ANGLES_BASE = u64(RESIDUAL_BASE) + 2 * u64(RESIDUAL_UNITS);
 // Units of all slots.
 constexpr u64 SLOT_UNITS = u64(ANGLES_BASE) + u64(HEAD_PAIRS);

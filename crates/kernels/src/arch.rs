@@ -33,15 +33,16 @@ const SM_90A: ArchRow = ArchRow {
     shared_bytes_max: 227 * 1024,
     has_e2m1: false,
     tuning: |variant| {
-        // FP8 waits for instructions, not for memory: with one copy fewer in flight its hand-offs are faster.
+        // FP8 waits for instructions, not for memory: with one copy fewer in flight, its hand-offs
+        // are faster.
         let is_narrow = variant.format.bits() <= 8;
         let in_step = Tuning {
             consumer_warps: 16,
-            // 128 items of the O and down projections, 256 and 384 tiles of QKV and gate and up: all
-            // whole.
+            // 128 items of the O and down projections, 256 and 384 tiles of QKV and gate and up:
+            // all whole.
             grid: 128,
             flight: if is_narrow { 1 } else { 2 },
-            low: if is_narrow { 4 } else { 0 },
+            low_water: if is_narrow { 4 } else { 0 },
             head_flight: if is_narrow { 8 } else { 4 },
             stages: if is_narrow { 9 } else { 10 },
             ..plain()
@@ -49,11 +50,11 @@ const SM_90A: ArchRow = ArchRow {
         if !variant.is_by_phase() {
             return in_step;
         }
-        // Where every phase is a kernel, nobody waits behind its copies. Two blocks of successive kernels
-        // may share an SM, and so its memory: the second one's first stages fill while the first one
-        // computes.
+        // Where every phase is a kernel, nobody waits behind its copies. Two blocks of successive
+        // kernels may share an SM, and so its memory: the second one's first stages fill while the
+        // first one computes.
         let (stages, residents) = if overlaps(variant) { (4, 2) } else { (in_step.stages, 1) };
-        Tuning { flight: stages, kv_flight: stages, low: 0, stages, residents, ..in_step }
+        Tuning { flight: stages, kv_flight: stages, low_water: 0, stages, residents, ..in_step }
     },
 };
 
@@ -85,7 +86,7 @@ const fn plain() -> Tuning {
         grid: 0,
         flight: 0,
         kv_flight: 4,
-        low: 0,
+        low_water: 0,
         head_flight: 0,
         stages: 0,
         stage_bytes: 16_384,

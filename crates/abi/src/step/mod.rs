@@ -47,8 +47,9 @@ wire_inputs! {
         flight;
         /// Copies in flight while keys and values are loaded.
         kv_flight;
-        /// One more copy is in flight if the consumers have taken the stage of so many copies ago; 0: never.
-        low;
+        /// One more copy is in flight if the consumers have taken the stage of so many copies
+        /// ago; 0: never.
+        low_water;
         /// Copies in flight in the LM head, which has no hand-off.
         head_flight;
         /// Stages of the ring.
@@ -235,7 +236,8 @@ wire_sizes! {
         residual_base: u64 = counters_base + 2 * counters_units;
         /// Units of one of them.
         residual_units: int = consumer_warps * residual_floats / 2;
-        /// Where the cosine and sine of the position's angles lie there, a unit a pair of dimensions.
+        /// Where the cosine and sine of the position's angles lie there, a unit a pair of
+        /// dimensions.
         angles_base: u64 = residual_base + 2 * residual_units;
         /// Units of all slots.
         slot_units: u64 = angles_base + head_pairs;
@@ -343,7 +345,7 @@ mod tests {
             grid: 128,
             flight: 2,
             kv_flight: 4,
-            low: 0,
+            low_water: 0,
             head_flight: 4,
             stages: 10,
             stage_bytes: 16_384,

@@ -2,7 +2,7 @@
 //! They have the headline row's arithmetic, and so its bits.
 
 use super::common::{decode, promises, random, random_codes};
-use super::{config, load, load_as, loaded, pack_as};
+use super::{config, first_split, load, load_as, loaded, pack_as};
 use monolith_abi::kernel::{INJECTED_NO_LOAD, INJECTED_NO_POST};
 use monolith_abi::{Attention, Phase};
 use monolith_engine::cuda::Injected;
@@ -14,10 +14,10 @@ use monolith_pack::Formats;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Positions that one block attends to.
-const LOCAL: usize = 192;
 /// Positions of a text: past those that one block attends to.
-const STEPS: usize = LOCAL + 30;
+fn steps() -> usize {
+    first_split() + 30
+}
 
 /// The rows that only the ablation measures, of these formats; recording or not.
 fn rows(formats: Formats, xray: bool) -> impl Iterator<Item = &'static Variant> {
@@ -46,7 +46,7 @@ pub fn every_row_gives_the_bits_of_the_headline() {
     for formats in [Formats::BF16, Formats::FP8] {
         let weights = random(&config(), 11);
         compile(&weights, formats, false);
-        let wanted = decode(&mut load_as(&weights, formats, &CudaOptions::default()), STEPS);
+        let wanted = decode(&mut load_as(&weights, formats, &CudaOptions::default()), steps());
         for row in rows(formats, false) {
             for (blocks, delay_seed) in [(128, 0), (132, 0), (8, 0), (1, 0), (132, 2)] {
                 let place = format!("{}, {blocks} blocks, delays by seed {delay_seed}", row.name);
@@ -59,11 +59,11 @@ pub fn every_row_gives_the_bits_of_the_headline() {
                 let mut engine = loaded(engine);
                 // Step by step, then again in the same engine, then all steps at once.
                 for run in 0..2 {
-                    let seen = decode(&mut engine, STEPS);
+                    let seen = decode(&mut engine, steps());
                     assert_eq!(seen.0, wanted.0, "{place}, run {run}: other tokens");
                     assert!(seen.1 == wanted.1, "{place}, run {run}: other logits");
                 }
-                let decoded = engine.decode(1, 0, STEPS).expect("the decode runs");
+                let decoded = engine.decode(1, 0, steps()).expect("the decode runs");
                 assert_eq!(decoded.tokens, wanted.0, "{place}: other tokens of a decode");
             }
         }
@@ -89,14 +89,14 @@ pub fn every_row_keeps_the_promises() {
 pub fn recording_rows_give_the_same_tokens() {
     let weights = random_codes(&config(), 41);
     for formats in [Formats::BF16, Formats::FP8] {
-        let wanted = decode(&mut load_as(&weights, formats, &CudaOptions::default()), STEPS).0;
+        let wanted = decode(&mut load_as(&weights, formats, &CudaOptions::default()), steps()).0;
         compile(&weights, formats, true);
         for row in rows(formats, true) {
             let mut engine = load_as(&weights, formats, &options(row));
-            for (position, chosen) in [(0, 16), (STEPS - 20, 10)] {
+            for (position, chosen) in [(0, 16), (steps() - 20, 10)] {
                 let token = if position == 0 { 1 } else { wanted[position - 1] };
-                let steps = STEPS - position;
-                let recorded = engine.decode_recorded(token, position, steps, chosen);
+                let left = steps() - position;
+                let recorded = engine.decode_recorded(token, position, left, chosen);
                 let (decoded, dump) = recorded.unwrap_or_else(|error| {
                     panic!("{}, position {position}: {error}", row.name);
                 });
@@ -133,15 +133,15 @@ pub fn a_fault_is_named_in_every_row() {
             let options = CudaOptions { injected, timeout, blocks: Some(8), ..options(row) };
             let mut engine = load(&weights, &options);
             let begin = Instant::now();
-            // One block's attention is the others' business from the 193rd position on, or at once.
+            // One block's attention is the others' business from the first split on, or at once.
             let failed =
-                (0..STEPS).find_map(|position| Some((position, engine.step(1, position).err()?)));
+                (0..steps()).find_map(|position| Some((position, engine.step(1, position).err()?)));
             let (position, error) = failed.unwrap_or_else(|| panic!("{place}: no fault"));
             let message = error.to_string();
             assert!(begin.elapsed() < Duration::from_secs(10), "{place}: {message}");
             assert!(message.contains(&words), "{place}: {message}");
             let waits_for_long = phase == Phase::Attention && row.attention == Attention::Fused;
-            assert_eq!(position, if waits_for_long { LOCAL } else { 0 }, "{place}");
+            assert_eq!(position, if waits_for_long { first_split() } else { 0 }, "{place}");
             eprintln!("{place}: {message} ({:?})", begin.elapsed());
             assert!(matches!(engine.step(1, 0), Err(EngineError::Stopped)));
         }

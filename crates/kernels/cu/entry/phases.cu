@@ -33,7 +33,9 @@ __device__ __forceinline__ const u8* layer_of(const abi::StepArgs& args, u32 lay
 }
 
 // The position's angles, between kernels.
-__device__ __forceinline__ u64* angles_between(const abi::StepArgs& args) { return args.slots + shape::ANGLES_BASE; }
+__device__ __forceinline__ u64* angles_between(const abi::StepArgs& args) {
+  return args.slots + shape::ANGLES_BASE;
+}
 
 // Leaves them for attention: one block does.
 __device__ __forceinline__ void keep_angles(const abi::StepArgs& args) {
@@ -63,10 +65,6 @@ struct QkvKernel {
     epilogue<W, QkvSums>(my, layer_of(my.args, layer) + my.args.qkv, to);
   }
 };
-
-__device__ __forceinline__ const u8* o_proj_of(const abi::StepArgs& args, u32 layer) {
-  return layer_of(args, layer) + args.o_proj;
-}
 
 // Attention and the O projection, or one of them. The shares of a long text are one kernel, and their product
 // another one, in every row.

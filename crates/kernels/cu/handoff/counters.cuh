@@ -7,8 +7,8 @@
 //               of the grid, and waits for all
 //
 // Ordering. A warp's stores come before its __syncwarp (or, if all of a block's warps have published, before the
-// block's barrier), that before the fence of the lanes that count, and that before their additions; a consumer that
-// loads the full count with acquire sees the stores.
+// block's barrier), that before the fence of the lanes that count, and that before their additions; a consumer
+// that loads the full count with acquire sees the stores.
 //
 // A counter exists COUNTER_COPIES times, in lines of its own: a lane adds to each, and each consumer warp of a
 // block polls another one. A step counts in one set of counters, by its epoch's parity, and empties the other

@@ -24,8 +24,8 @@ struct Lines : Publisher {
   // Looks at up to `N` units of a slot, those for which `used(at)` holds, at `place(at)`: the loads are on
   // their way when it returns.
   template <int N, class Used, class Place>
-  __device__ static __forceinline__ void look(const abi::StepArgs& args, const Slot& slot, Used used, Place place,
-                                              u64 (&units)[N]) {
+  __device__ static __forceinline__ void look(const abi::StepArgs& args, const Slot& slot, Used used,
+                                              Place place, u64 (&units)[N]) {
 #pragma unroll
     for (int at = 0; at < N; at++) units[at] = used(at) ? ptx::load_relaxed(slot.units + place(at)) : args.epoch;
   }

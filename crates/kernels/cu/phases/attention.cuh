@@ -6,8 +6,9 @@
 // less. Beyond, chunks of positions go to the ranks round-robin as in flash-decoding (split-KV), and
 // the ranks exchange their results among themselves.
 //
-// Attention may also be a phase of its own (APART): up to KV_LOCAL positions the first rank alone attends and hands
-// the output over, as the O projection multiplies it. Beyond, the exchange of the ranks' results is that hand-off.
+// Attention may also be a phase of its own (APART): up to KV_LOCAL positions the first rank alone attends and
+// hands the output over, as the O projection multiplies it. Beyond, the exchange of the ranks' results is that
+// hand-off.
 //
 // Scores and sums of values are products of the tensor cores. Keys and values come through the ring, ahead of
 // the queries; the queries, and the weights of the positions, are B operands in two bf16 parts. One barrier of
@@ -261,7 +262,9 @@ __device__ __forceinline__ void put_value(u8* group, u32 position, int pair, uin
 __device__ __forceinline__ void write_newest(const Consumer& my, int kv_head, uint2 words) {
   const u32 position = my.args.position;
   const u64 group = u64(position / GROUP) * GROUP_BYTES;
-  if (my.warp() == KEY_WARP) put_key(cache_of(my.args, my.layer, 0, kv_head) + group, position, my.lane(), words);
+  if (my.warp() == KEY_WARP) {
+    put_key(cache_of(my.args, my.layer, 0, kv_head) + group, position, my.lane(), words);
+  }
   if (my.warp() == VALUE_WARP) {
     put_value(cache_of(my.args, my.layer, 1, kv_head) + group, position, my.lane(), words);
   }
@@ -330,7 +333,8 @@ __device__ __forceinline__ Weighed begin_sums(Consumer& my, bool has_newest, flo
 }
 
 // Adds a round's values: the warp's weights of its positions are an operand in shared memory.
-__device__ __forceinline__ void add_values(Consumer& my, const Share& share, int round, u32 cached, Weighed& sums) {
+__device__ __forceinline__ void add_values(Consumer& my, const Share& share, int round, u32 cached,
+                                           Weighed& sums) {
   const u32 full = wait_for_stages<1>(my, my.layer, abi::Phase::Attention);
   const u32 values =
       stage_at(my, 0) + my.lane() * 16 + (first_pair_of(my) / 8 + tile_of(my)) * abi::FRAGMENT_BYTES_BF16;
@@ -352,8 +356,8 @@ __device__ __forceinline__ void add_values(Consumer& my, const Share& share, int
 
 // Adds a round to the sums: number `round` of the share, and `at` in the batch whose scores are in shared
 // memory.
-__device__ __forceinline__ void weigh(Consumer& my, const Share& share, int round, int at, u32 cached, float scale,
-                                      Weighed& sums) {
+__device__ __forceinline__ void weigh(Consumer& my, const Share& share, int round, int at, u32 cached,
+                                      float scale, Weighed& sums) {
   const float4* scores = reinterpret_cast<const float4*>(
       my.shared.scores[head_of(my)][at * shape::KV_ROUND + 2 * my.lane()]);
   float score[2];
@@ -405,7 +409,9 @@ __device__ __forceinline__ Weighed attend(Consumer& my, int kv_head, const Share
       if (first + round > 0) take_keys(my, keys);
       if (share.has_group(first + round, group_of(my), cached)) score(my, round, keys, b);
     }
-    if (first == 0 && has_newest && my.warp() == KEY_WARP) newest = newest_key(my, kv_head, query_weights, key_weights);
+    if (first == 0 && has_newest && my.warp() == KEY_WARP) {
+      newest = newest_key(my, kv_head, query_weights, key_weights);
+    }
     if (first == 0 && has_newest && my.warp() == VALUE_WARP) newest = newest_value(my, kv_head);
     xray::note(my.log, abi::Moment::Arrived);
     my.sync();
@@ -460,7 +466,8 @@ __device__ __forceinline__ void publish_share(Consumer& my, const Item& item, co
 #pragma unroll
   for (int at = 0; at < OUTPUTS; at++) {
     const float2 output = sums.output(at);
-    Handoff::publish(my.args, to, first_pair_of(my) + output_pair(my, at), {output.x * factor, output.y * factor});
+    Handoff::publish(my.args, to, first_pair_of(my) + output_pair(my, at),
+                     {output.x * factor, output.y * factor});
   }
   if (first_pair_of(my) == 0 && tile_of(my) == 0 && my.lane() == 0) {
     Handoff::publish(my.args, to, HEAD_PAIRS, {largest, sums.weight() * factor});
@@ -514,7 +521,9 @@ __device__ __forceinline__ void gather_shares(Consumer& my, const Item& item, in
   xray::note(my.log, abi::Moment::Gathered);
 }
 
-__device__ __forceinline__ float4 quad_at(const float* values) { return *reinterpret_cast<const float4*>(values); }
+__device__ __forceinline__ float4 quad_at(const float* values) {
+  return *reinterpret_cast<const float4*>(values);
+}
 
 // Adds up the warps' sums over the ranks: this warp's slice of the output is its activation.
 __device__ __forceinline__ void keep_merged(Consumer& my) {

@@ -120,8 +120,8 @@ __device__ __forceinline__ u64* carried(const Consumer& my, bool out) {
          my.warp() * (shape::RESIDUAL_FLOATS / 2) + my.lane();
 }
 
-// This lane's pairs of it, loaded with the partial sums: one trip to L2 for both. Empty where the stream stays in
-// the block.
+// This lane's pairs of it, loaded with the partial sums: one trip to L2 for both. Empty where the stream stays
+// in the block.
 template <class W, bool LOADS>
 struct Carried {
   __device__ __forceinline__ void load(const Consumer&) {}
@@ -182,7 +182,9 @@ struct PartialSums {
   Carried<W, BY_PHASE> before;
 
   // Which of a lane's pairs a unit is of.
-  __device__ static __forceinline__ int pair(const Consumer& my, int at) { return at / From::SUMS * 32 + my.lane(); }
+  __device__ static __forceinline__ int pair(const Consumer& my, int at) {
+    return at / From::SUMS * 32 + my.lane();
+  }
 
   __device__ static __forceinline__ auto place(const Consumer& my) {
     return [&my](int at) { return From::place(W::pair_of(pair(my, at), my.warp()), at % From::SUMS); };

@@ -31,7 +31,8 @@ constexpr int ROUNDS = shape::KV_BATCH / shape::KV_ROUND;
 // The cached keys (0) or values (1) of a KV head.
 __device__ __forceinline__ u8* cache_of(const abi::StepArgs& args, u32 layer, int which, int kv_head) {
   const u64 head = (u64(layer) * 2 + which) * shape::KV_HEADS + kv_head;
-  return reinterpret_cast<u8*>(args.kv) + head * shape::kv_capacity(args.context, shape::KV_CHUNK) * POSITION_BYTES;
+  const u64 positions = shape::kv_capacity(args.context, shape::KV_CHUNK);
+  return reinterpret_cast<u8*>(args.kv) + head * positions * POSITION_BYTES;
 }
 
 struct Item {

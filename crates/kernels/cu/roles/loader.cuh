@@ -41,12 +41,12 @@ struct Loader {
   }
 
   // How many copies may be in flight. Keys and values come from L2 when all ranks of a head load the same. And
-  // if the consumers are so close behind that they have taken the stage of LOW copies ago, one more.
+  // if the consumers are so close behind that they have taken the stage of LOW_WATER copies ago, one more.
   __device__ __forceinline__ u32 most_in_flight(abi::Phase phase) {
     if (phase == abi::Phase::LmHead) return shape::HEAD_FLIGHT;
     if (phase == abi::Phase::Attention) return shape::KV_FLIGHT;
-    if (shape::LOW == 0 || issued < shape::LOW) return shape::FLIGHT;
-    const u32 before = issued - shape::LOW;
+    if (shape::LOW_WATER == 0 || issued < shape::LOW_WATER) return shape::FLIGHT;
+    const u32 before = issued - shape::LOW_WATER;
     const bool is_low = ptx::mbarrier_test(&shared.empty[before % shape::STAGES], before / shape::STAGES % 2);
     return shape::FLIGHT + is_low;
   }
@@ -186,8 +186,8 @@ __device__ __forceinline__ bool load_output_tiles(Loader& load, const attention:
 }
 
 // This block's items of attention and the O projection, in the consumers' order: item by item if every rank
-// attends to all positions, else first all shares, then all tiles. Or what a kernel needs of it that only attends,
-// or only projects.
+// attends to all positions, else first all shares, then all tiles. Or what a kernel needs of it that only
+// attends, or only projects.
 template <bool ATTENDS, bool PROJECTS>
 __device__ __forceinline__ bool load_attention(Loader& load, const u8* matrix, u32 layer) {
   const int2 items = load.shared.shares[O_PROJ_SHARE];
