@@ -152,8 +152,8 @@ fn cubin(
     if info.capability != arch.capability() {
         return Err(KernelError::cubin(format!("it is for sm_{}, not {arch}", info.capability)));
     }
-    if let Some(kernel) = variant.kernels().first().filter(|kernel| info.kernel(kernel).is_none()) {
-        return Err(KernelError::cubin(format!("it has no kernel {kernel}")));
+    if let Some(name) = variant.kernels().iter().find(|name| info.kernel(name).is_none()) {
+        return Err(KernelError::cubin(format!("it has no kernel {name}")));
     }
     Ok(Cubin { bytes, info, origin, key, warnings: Vec::new() })
 }

@@ -11,7 +11,7 @@ use monolith_kernels::arch::ArchRow;
 use monolith_kernels::cache::Cache;
 use monolith_kernels::cubin::{SHARED_BYTES, THREADS};
 use monolith_kernels::nvrtc::{Nvrtc, Search};
-use monolith_kernels::source::{ENTRY, KERNEL, options};
+use monolith_kernels::source::{ENTRY, KERNEL, KERNELS, options};
 use monolith_kernels::variant::{TABLE, released};
 use monolith_kernels::{
     Arch, Cubin, CubinInfo, KernelError, Loader, Origin, Shape, Sources, bundle,
@@ -85,7 +85,7 @@ fn a_cubin_says_what_it_needs() {
         assert_eq!(info.constant("monolith_wide").unwrap(), 0x0123_4567_89ab_cdef);
         let missing = info.constant("monolith_none").unwrap_err().to_string();
         assert!(missing.contains("monolith_none"), "{missing}");
-        assert_eq!(info.functions.len(), 1);
+        assert_eq!(info.functions.len(), KERNELS.len());
         let kernel = info.kernel(KERNEL).unwrap();
         assert!((8..=64).contains(&kernel.registers), "{kernel:?}");
         assert_eq!((kernel.frame_bytes, kernel.stack_bytes), (0, 0));
@@ -108,7 +108,7 @@ fn local_memory_is_seen() {
 
 fn compile_errors_name_file_and_line() {
     for (file, from, to, place) in [
-        (ENTRY, "load(", "  unknown_name(", "entry/megakernel.cu:14: error: "),
+        (ENTRY, "load(", "  unknown_name(", "entry/megakernel.cu:13: error: "),
         ("phases/product.cuh", "float c[4]", "flaot c[4]", "phases/product.cuh:26: error: "),
         ("ptx.cuh", "constexpr", "#include \"gone.cuh\"\nconstexpr", "ptx.cuh:3: "),
     ] {
