@@ -32,7 +32,7 @@ export const CUTS: Cut[] = [
     to: "return ((codes >> 4) & MAGNITUDES)",
     notes: [
       {
-        at: "reinterpret_cast<const uint4*>(fragment)",
+        at: "load_shared_words_at(fragment)",
         says: "One load of 16 bytes brings a lane its sixteen codes: two steps along the columns.",
       },
       {

@@ -2,14 +2,12 @@
 //! tokens, and memory must not grow; the pace is recorded and not judged.
 
 use crate::adapters::{Contender, Monolith};
-use crate::environment::{Environment, Memory, Probe};
+use crate::bench::Bench;
+use crate::environment::Memory;
 use crate::files::write_whole;
 use crate::identity::sha256_hex;
-use crate::prompts::PromptIds;
 use crate::subject::Ours;
 use crate::{HarnessError, Progress};
-use monolith_engine::Engine;
-use monolith_pack::Pack;
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -32,20 +30,6 @@ pub struct SoakOptions {
     pub steps: usize,
     /// Time after which no text is begun.
     pub limit: Option<Duration>,
-}
-
-/// What is soaked.
-pub struct Soaked<'a> {
-    /// The engine.
-    pub engine: &'a mut dyn Engine,
-    /// Its weights.
-    pub pack: &'a Pack,
-    /// The prompts, a text each.
-    pub prompts: &'a PromptIds,
-    /// The processor.
-    pub environment: &'a Environment,
-    /// For its memory.
-    pub probe: &'a Probe,
 }
 
 /// A text whose tokens differ from the first time.
@@ -143,7 +127,7 @@ struct Seen {
 /// # Errors
 /// A step that fails, or no prompt that fits the context.
 pub fn soak(
-    soaked: &mut Soaked,
+    soaked: &mut Bench,
     options: &SoakOptions,
     progress: &mut Progress,
 ) -> Result<SoakRecord, HarnessError> {
@@ -170,7 +154,7 @@ pub fn soak(
 
 /// Decodes one text and compares it with the first time.
 fn text(
-    soaked: &mut Soaked,
+    soaked: &mut Bench,
     prompts: &[Vec<u32>],
     at: usize,
     options: &SoakOptions,
@@ -217,7 +201,7 @@ fn text(
 }
 
 fn record(
-    soaked: &Soaked,
+    soaked: &Bench,
     options: &SoakOptions,
     subject: Ours,
     (date, took): (String, Duration),

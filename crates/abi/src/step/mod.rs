@@ -271,6 +271,13 @@ impl Step {
     pub const fn of(dims: Dims, tuning: Tuning) -> Step {
         Step { dims, tuning, sizes: Sizes::of(&dims, &tuning) }
     }
+
+    /// Shares of a KV head's positions in the step at a position: one, if every block of the head
+    /// attends to all of them.
+    pub fn splits_at(&self, position: usize) -> usize {
+        let Tuning { kv_chunk, kv_local, .. } = self.tuning;
+        active_splits(position + 1, kv_chunk, self.sizes.splits, kv_local)
+    }
 }
 
 wire_rules! {

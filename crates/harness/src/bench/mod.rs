@@ -65,7 +65,8 @@ impl Default for BenchOptions {
     }
 }
 
-/// What is measured. For a verified speed, all of it must be the same as in the gate.
+/// What a benchmark or a soak measures. For a verified speed, all of it must be the same as in the
+/// gate.
 pub struct Bench<'a> {
     /// The engine.
     pub engine: &'a mut dyn Engine,

@@ -24,9 +24,10 @@ pub struct Parameters {
     /// Compute of one more fragment in the busiest warp, ns, by the layers' format: widening
     /// included. Fitted.
     pub fragment_ns: BTreeMap<String, f64>,
-    /// Attention to four more positions in the busiest warp, us: a load's latency and the softmax.
-    /// Where all blocks' loads together take longer by the bandwidth, that counts instead. Fitted.
-    pub turn_us: f64,
+    /// Attention: 16 more cached positions in the busiest share, us: scores, softmax and sums of
+    /// values. Where all blocks' copies together take longer by the bandwidth, that counts instead.
+    /// Fitted.
+    pub group_us: f64,
     /// Attention: one more partial result to combine, us. Fitted.
     pub share_us: f64,
     /// Rate at which the LM head is read and multiplied, GB/s, by its format: the X-rays' critical
@@ -111,8 +112,8 @@ impl Calibration {
 impl Parameters {
     /// The numbers for another GPU, by the two that are known of it. Its bandwidth is its own.
     /// Hand-offs, compute and argmax take as many clocks; a stream loads the hand-offs by its share
-    /// of the bandwidth. Attention's loads, whose time is memory's latency, and the launch take the
-    /// same time. The LM head is read at the GPU's bandwidth, unless its arithmetic is slower.
+    /// of the bandwidth. The launch takes the same time. The LM head is read at the GPU's
+    /// bandwidth, unless its arithmetic is slower.
     #[must_use]
     pub fn scaled(&self, from: &Gpu, to: &Gpu) -> Parameters {
         let time = from.clock_mhz / to.clock_mhz;
@@ -125,7 +126,7 @@ impl Parameters {
             hand_off_ns: self.hand_off_ns.scaled(bandwidth, time),
             layer_us: self.layer_us * time,
             fragment_ns: times(&self.fragment_ns, time),
-            turn_us: self.turn_us,
+            group_us: self.group_us * time,
             share_us: self.share_us * time,
             head_gb_s: times(&self.head_gb_s, 1.0 / time),
             argmax_us: self.argmax_us * time,
@@ -136,7 +137,7 @@ impl Parameters {
     /// Checks that every number is one that a time can come from.
     fn check(&self) -> Result<(), String> {
         let rates = self.head_gb_s.values().chain([&self.bandwidth_gb_s]);
-        let times = [self.layer_us, self.turn_us, self.share_us, self.argmax_us, self.launch_us];
+        let times = [self.layer_us, self.group_us, self.share_us, self.argmax_us, self.launch_us];
         let times = self.fragment_ns.values().copied().chain(times);
         if rates.into_iter().all(|rate| rate.is_finite() && *rate > 0.0)
             && times.into_iter().all(|time| time.is_finite() && time >= 0.0)
@@ -184,7 +185,7 @@ mod tests {
         assert!(message("{}").contains("no calibration"));
         let shipped = Calibration::shipped();
         let mut wrong = shipped.clone();
-        wrong.parameters.turn_us = -1.0;
+        wrong.parameters.group_us = -1.0;
         assert!(message(&wrong.to_json()).contains("at least 0"));
         std::fs::write(file.path(), shipped.to_json()).unwrap();
         assert_eq!(Calibration::read(file.path()).unwrap(), shipped);
@@ -196,7 +197,7 @@ mod tests {
         let of = |name| shipped.for_gpu(Gpu::named(name).unwrap()).unwrap();
         assert_eq!(of("NVIDIA H200"), shipped.parameters);
         let other = of("rtx-5090");
-        assert_eq!(other.turn_us, shipped.parameters.turn_us);
+        assert_eq!(other.launch_us, shipped.parameters.launch_us);
         assert!(other.layer_us < shipped.parameters.layer_us, "its clock is faster");
         assert!(other.bandwidth_gb_s < shipped.parameters.bandwidth_gb_s);
     }

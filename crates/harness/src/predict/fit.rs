@@ -34,14 +34,14 @@ pub struct Measured {
 /// The fitted numbers: their places in the vector that is fitted. The fragments follow.
 const LAYER: usize = 0;
 const LAUNCH: usize = 1;
-const TURN: usize = 2;
+const GROUP: usize = 2;
 const SHARE: usize = 3;
 const FRAGMENTS: usize = 4;
 /// Where the fit begins.
-const START: [f64; FRAGMENTS] = [2.0, 5.0, 0.5, 0.1];
+const START: [f64; FRAGMENTS] = [2.0, 5.0, 0.2, 0.1];
 const START_FRAGMENT_NS: f64 = 50.0;
-const ROUNDS: usize = 200;
-/// A round that gains less than this ends the fit.
+const STEPS_MAX: usize = 200;
+/// A step that gains less than this ends the fit.
 const GAIN_MIN: f64 = 1e-10;
 
 /// Fits the numbers by least squares of the relative errors (Levenberg-Marquardt); none is below 0.
@@ -61,8 +61,8 @@ pub fn fitted(all: &[Observation], measured: &Measured) -> Result<Parameters, Pr
     depths.dedup();
     let mut free: Vec<usize> = (0..values.len()).collect();
     if depths.len() < 2 {
-        free.retain(|at| ![TURN, SHARE].contains(at));
-        values[TURN] = 0.0;
+        free.retain(|at| ![GROUP, SHARE].contains(at));
+        values[GROUP] = 0.0;
         values[SHARE] = 0.0;
     }
     if all.len() < free.len() {
@@ -89,7 +89,7 @@ impl Fit<'_> {
             hand_off_ns: self.measured.hand_off_ns.clone(),
             layer_us: values[LAYER],
             fragment_ns: fragments.map(|(name, ns)| ((*name).to_owned(), *ns)).collect(),
-            turn_us: values[TURN],
+            group_us: values[GROUP],
             share_us: values[SHARE],
             head_gb_s: self.measured.head_gb_s.clone(),
             argmax_us: self.measured.argmax_us,
@@ -112,11 +112,11 @@ fn squares(errors: &[f64]) -> f64 {
     errors.iter().map(|error| error * error).sum()
 }
 
-/// Improves the free values until a round gains nothing.
+/// Improves the free values until a step gains nothing.
 fn descend(fit: &Fit, values: &mut Vec<f64>, free: &[usize]) -> Result<(), PredictError> {
     let mut damping = 1e-3;
     let mut errors = fit.errors(values)?;
-    for _ in 0..ROUNDS {
+    for _ in 0..STEPS_MAX {
         let slopes = slopes(fit, values, free, &errors)?;
         let mut better = None;
         while better.is_none() && damping < 1e9 {
@@ -226,13 +226,13 @@ mod tests {
     fn numbers_are_found_again() {
         let of = Parameters {
             layer_us: 3.5,
-            turn_us: 1.2,
+            group_us: 0.4,
             launch_us: 6.0,
             ..Calibration::shipped().parameters
         };
         let found = fitted(&observations(&of, &[16, 2048]), &measured(&of)).unwrap();
         let near = |a: f64, b: f64| (a - b).abs() < 1e-2 * b.max(0.1);
-        assert!(near(found.layer_us, 3.5) && near(found.turn_us, 1.2), "{found:?}");
+        assert!(near(found.layer_us, 3.5) && near(found.group_us, 0.4), "{found:?}");
         assert!(near(found.launch_us, 6.0) && near(found.share_us, of.share_us), "{found:?}");
         for (format, ns) in &of.fragment_ns {
             assert!(near(found.fragment_ns[format], *ns), "{found:?}");
@@ -244,7 +244,7 @@ mod tests {
         let of = Calibration::shipped().parameters;
         let all = observations(&of, &[16]);
         let found = fitted(&all, &measured(&of)).unwrap();
-        assert_eq!((found.turn_us, found.share_us), (0.0, 0.0));
+        assert_eq!((found.group_us, found.share_us), (0.0, 0.0));
         let message = fitted(&all[..2], &measured(&of)).unwrap_err().to_string();
         assert!(message.contains("2 rows for"), "{message}");
     }

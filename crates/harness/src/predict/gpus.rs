@@ -34,9 +34,9 @@ pub const GPUS: &[Gpu] = &[
         arch: Arch::SM_90A,
         multiprocessors: 132,
         clock_mhz: 1980.0,
-        bandwidth_gb_s: 4377.0,
+        bandwidth_gb_s: 4393.0,
         nominal_gb_s: 4800.0,
-        source: "the probes of 2026-11-30-h200-05",
+        source: "the probes of 2026-11-30-h200-06",
         published: "",
     },
     Gpu {

@@ -80,9 +80,9 @@ impl Layer {
 impl Attention {
     /// Its compute, us.
     fn compute_us(&self, of: &Parameters) -> f64 {
-        let turn_us = of.turn_us.max(self.turn_bytes / of.bandwidth_gb_s * 1e-3);
+        let group_us = of.group_us.max(self.group_bytes / of.bandwidth_gb_s * 1e-3);
         let combined = if self.shares > 1 { self.shares } else { 0 };
-        self.turns as f64 * turn_us + combined as f64 * of.share_us
+        self.groups as f64 * group_us + combined as f64 * of.share_us
     }
 }
 

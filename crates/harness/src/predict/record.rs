@@ -145,8 +145,10 @@ mod tests {
         let of = predictor.predict(&config, Formats::BF16, 16, 256).unwrap();
         let text = serde_json::to_string(&of).unwrap();
         assert_eq!(serde_json::from_str::<Prediction>(&text).unwrap(), of);
-        assert_eq!(of.kv_bytes, 4096.0 * 143.0);
-        assert!((4.5..5.0).contains(&of.hand_offs), "{of:?}");
+        // At most half a position from the mean, since a stretch counts at a whole one.
+        assert!((of.kv_bytes / 4096.0 - 143.5).abs() <= 0.5, "{of:?}");
+        // The positions from 192 to 271 are shared.
+        assert_eq!(of.hand_offs, 4.0 + 80.0 / 256.0);
         assert!(text.contains(&predictor.calibration.origin.run), "{text}");
         assert!(!predictor.is_scaled());
         assert!(Predictor::new(Calibration::shipped(), "rtx-5090").unwrap().is_scaled());

@@ -4,13 +4,11 @@
 use super::PredictError;
 use monolith_abi::WeightFormat;
 use monolith_abi::formats::ProductPath;
-use monolith_abi::step::{Step, active_splits, tiles};
+use monolith_abi::step::{Step, tiles};
 use monolith_kernels::{Arch, Shape, Variant};
 use monolith_model::Config;
 use monolith_pack::{Formats, Section};
 
-/// Positions that a warp attends to at a time (`TURN` in the kernel's `attention.cuh`).
-const TURN: usize = 4;
 /// Bytes of a value in the KV cache.
 const CACHE_BYTES: usize = 2;
 
@@ -42,10 +40,11 @@ pub struct Attention {
     /// Blocks of a KV head that share its positions and exchange their results; 1: each attends to
     /// all of them, and nothing is exchanged.
     pub shares: usize,
-    /// Turns of [`TURN`] positions that the busiest warp takes one after the other.
-    pub turns: usize,
-    /// Bytes of the KV cache that all blocks together read in a turn.
-    pub turn_bytes: f64,
+    /// Groups of cached positions that the busiest share takes, in rounds of four; of a last round
+    /// the kernel leaves out the groups that it does not have.
+    pub groups: usize,
+    /// Bytes of the KV cache that all blocks together read in the time of a group.
+    pub group_bytes: f64,
     /// Bytes of one layer's KV cache.
     pub kv_bytes: f64,
 }
@@ -97,24 +96,14 @@ impl Work {
     /// The attention of the step at a position.
     pub fn attention(&self, position: usize) -> Attention {
         let Step { tuning, sizes, dims } = &self.step;
-        let positions = position + 1;
-        let shares = active_splits(positions, tuning.kv_chunk, sizes.splits, tuning.kv_local);
-        let warps = tuning.consumer_warps;
-        // Each on its own, the warps divide among the query heads of the KV head; otherwise each
-        // warp has all of them, and its part of each of its block's chunks.
-        let of_a_warp = if shares == 1 {
-            positions.div_ceil((warps / sizes.group_heads).max(1))
-        } else {
-            let chunks = positions.div_ceil(tuning.kv_chunk).div_ceil(shares);
-            chunks * tuning.kv_chunk.div_ceil(warps)
-        };
+        let shares = self.step.splits_at(position);
         let kv_bytes = (self.kv_bytes_per_position as usize * position) as f64;
         let row = 2 * dims.head_dim * CACHE_BYTES;
-        let turn_bytes = (shares * dims.kv_heads * warps * TURN * row) as f64;
+        let group_bytes = (shares * dims.kv_heads * sizes.kv_group * row) as f64;
         Attention {
             shares,
-            turns: of_a_warp.div_ceil(TURN),
-            turn_bytes: turn_bytes.min(kv_bytes),
+            groups: groups(position, shares, tuning.kv_chunk, sizes.kv_group),
+            group_bytes: group_bytes.min(kv_bytes),
             kv_bytes,
         }
     }
@@ -126,7 +115,7 @@ impl Work {
         for position in first..first + steps {
             let here = self.attention(position);
             let same = |last: &Stretch| {
-                (last.attention.shares, last.attention.turns) == (here.shares, here.turns)
+                (last.attention.shares, last.attention.groups) == (here.shares, here.groups)
             };
             match all.last_mut().filter(|last| same(last)) {
                 Some(last) => {
@@ -141,6 +130,13 @@ impl Work {
         }
         all
     }
+}
+
+/// Groups of the busiest share: the first one, whose last chunk may be the only one of its row, and
+/// then may be incomplete. (The newest position is not in the cache, and in no group.)
+fn groups(cached: usize, shares: usize, chunk: usize, group: usize) -> usize {
+    let row = shares * chunk;
+    cached / row * (chunk / group) + (cached % row).min(chunk).div_ceil(group)
 }
 
 /// A layer's hand-offs: to attention, to gate and up, to down, to the next layer.
@@ -172,7 +168,7 @@ mod tests {
 
     #[test]
     fn bytes_are_those_of_the_pack() {
-        // As the rows of 2026-11-30-h200-05 have them.
+        // As the rows of 2026-11-30-h200-06 have them.
         let bf16 = work("qwen3-0.6b", Formats::BF16);
         assert_eq!((bf16.layer_bytes, bf16.head_bytes), (31_461_888, 311_164_928));
         let fp8 = work("qwen3-0.6b", Formats::FP8);
@@ -190,18 +186,42 @@ mod tests {
     }
 
     #[test]
-    fn attention_is_shared_from_65_positions_on() {
-        let work = work("qwen3-0.6b", Formats::BF16);
-        let form = |position| {
+    fn attention_is_shared_from_193_positions_on() {
+        let form = |work: &Work, position| {
             let attention = work.attention(position);
-            (attention.shares, attention.turns)
+            (attention.shares, attention.groups)
         };
-        assert_eq!([0, 31, 32, 63].map(form), [(1, 1), (1, 1), (1, 2), (1, 2)]);
+        let full = work("qwen3-0.6b", Formats::BF16);
         assert_eq!(
-            [64, 511, 1023, 1024, 2048].map(form),
-            [(3, 1), (16, 1), (16, 1), (16, 2), (16, 3)]
+            [0, 1, 16, 17, 64, 65, 191].map(|position| form(&full, position)),
+            [(1, 0), (1, 1), (1, 1), (1, 2), (1, 4), (1, 5), (1, 12)]
         );
-        assert_eq!(work.attention(2048).kv_bytes, 2048.0 * 4096.0);
+        assert_eq!(
+            [192, 511, 1024, 1025, 1041, 2048].map(|position| form(&full, position)),
+            [(7, 2), (16, 2), (16, 4), (16, 5), (16, 6), (16, 8)]
+        );
+        assert_eq!(full.attention(2048).kv_bytes, 2048.0 * 4096.0);
+        // Fewer ranks, more groups.
+        let tiny = work("tiny", Formats::BF16);
+        assert!(form(&tiny, 2048).1 > form(&full, 2048).1);
+    }
+
+    /// The groups of a share, counted one by one as the kernel does (`Share` in `share.cuh`).
+    #[test]
+    fn the_busiest_share_is_the_kernels() {
+        for shape in ["qwen3-0.6b", "tiny"] {
+            let work = work(shape, Formats::FP8);
+            let Step { tuning, sizes, .. } = &work.step;
+            for cached in (0..1000).chain([2047, 2048, 2049, 4095]) {
+                let Attention { shares, groups, .. } = work.attention(cached);
+                let mut of_share = vec![0; shares];
+                for begin in (0..cached).step_by(sizes.kv_group) {
+                    of_share[begin / tuning.kv_chunk % shares] += 1;
+                }
+                let most = of_share.iter().max().copied();
+                assert_eq!(Some(groups), most, "{shape}, {cached} cached");
+            }
+        }
     }
 
     #[test]
@@ -211,6 +231,6 @@ mod tests {
             let all = work.stretches(first, steps);
             assert_eq!(all.iter().map(|stretch| stretch.steps).sum::<usize>(), steps);
         }
-        assert_eq!(work.stretches(16, 256)[0].steps, 16);
+        assert_eq!(work.stretches(16, 256)[0].steps, 1);
     }
 }

@@ -242,10 +242,10 @@ fn basis(predictor: &Predictor) -> String {
     text += &if predictor.is_scaled() {
         format!(
             "Hand-offs, compute and argmax are the {own}'s of {run}, in as many clocks; a \
-             stream of weights slows hand-offs by its share of the bandwidth; attention's loads \
-             and the launch take as long as there. The weights are taken to stream as far ahead as \
-             there, with less shared memory for them. How far another GPU's hand-offs and \
-             arithmetic differ, nobody here has measured.\n"
+             stream of weights slows hand-offs by its share of the bandwidth; the launch takes as \
+             long as there. The weights are taken to stream as far ahead as there, with less \
+             shared memory for them. How far another GPU's hand-offs and arithmetic differ, nobody \
+             here has measured.\n"
         )
     } else {
         format!("Its numbers were fitted to {run}.\n")

@@ -30,11 +30,11 @@ namespace attention {
 
 constexpr int HEADS = shape::GROUP_HEADS;
 // Parts of a head's dimensions, as many as warps share a group: 8 pairs and their partners in the rotation.
-constexpr int QUARTERS = shape::CONSUMER_WARPS / GROUPS;
+using shape::QUARTERS;
 constexpr int QUARTER_PAIRS = 8;
 constexpr int QUARTER_STEPS = 2;
 static_assert(QUARTERS * QUARTER_STEPS * QUARTER_PAIRS == HEAD_PAIRS, "whole quarters");
-static_assert(QUARTERS == shape::QUARTERS, "as the scores in shared memory");
+static_assert(QUARTERS * GROUPS == shape::CONSUMER_WARPS, "a warp a quarter of a group");
 static_assert(HEADS * QUARTER_PAIRS <= 32, "a lane a pair and its partner, of every query head");
 // The warps of the newest position's key and value: of the last group, which a short text does not have.
 constexpr int KEY_WARP = shape::CONSUMER_WARPS - 1, VALUE_WARP = shape::CONSUMER_WARPS - 2;

@@ -14,9 +14,12 @@ __device__ __forceinline__ void mbarrier_init_fence() {
   asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
 }
 
-__device__ __forceinline__ void mbarrier_arrive(u64* barrier) {
-  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(barrier)) : "memory");
+// By address.
+__device__ __forceinline__ void mbarrier_arrive_at(u32 barrier) {
+  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
 }
+
+__device__ __forceinline__ void mbarrier_arrive(u64* barrier) { mbarrier_arrive_at(shared_address(barrier)); }
 
 // Arrives, and sets the number of bytes that a bulk copy will deliver.
 __device__ __forceinline__ void mbarrier_arrive_expect(u64* barrier, u32 bytes) {
@@ -25,22 +28,8 @@ __device__ __forceinline__ void mbarrier_arrive_expect(u64* barrier, u32 bytes) 
                : "memory");
 }
 
-// Tries once: returns whether the phase with this parity has completed. Acquire, block scope.
-__device__ __forceinline__ bool mbarrier_try_wait(u64* barrier, u32 parity) {
-  u32 done;
-  asm volatile(
-      "{\n"
-      ".reg .pred done;\n"
-      "mbarrier.try_wait.parity.shared::cta.b64 done, [%1], %2;\n"
-      "selp.u32 %0, 1, 0, done;\n"
-      "}"
-      : "=r"(done)
-      : "r"(shared_address(barrier)), "r"(parity)
-      : "memory");
-  return done != 0;
-}
-
-// The same by address, if the predicate holds; true if not.
+// Tries once, if the predicate holds: returns whether the phase with this parity has completed; true if the
+// predicate does not hold. Acquire, block scope.
 __device__ __forceinline__ bool mbarrier_try_wait_if(bool predicate, u32 barrier, u32 parity) {
   u32 done;
   asm volatile(
@@ -57,6 +46,11 @@ __device__ __forceinline__ bool mbarrier_try_wait_if(bool predicate, u32 barrier
   return done != 0;
 }
 
+__device__ __forceinline__ bool mbarrier_try_wait(u64* barrier, u32 parity) {
+  return mbarrier_try_wait_if(true, shared_address(barrier), parity);
+}
+
+// The same without blocking: the hardware may suspend the thread in a try, but not in a test.
 __device__ __forceinline__ bool mbarrier_test_if(bool predicate, u32 barrier, u32 parity) {
   u32 done;
   asm volatile(
@@ -73,24 +67,8 @@ __device__ __forceinline__ bool mbarrier_test_if(bool predicate, u32 barrier, u3
   return done != 0;
 }
 
-// By address.
-__device__ __forceinline__ void mbarrier_arrive_at(u32 barrier) {
-  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
-}
-
-// The same as a try without blocking: the hardware may suspend the thread in a try, but not in a test.
 __device__ __forceinline__ bool mbarrier_test(u64* barrier, u32 parity) {
-  u32 done;
-  asm volatile(
-      "{\n"
-      ".reg .pred done;\n"
-      "mbarrier.test_wait.parity.shared::cta.b64 done, [%1], %2;\n"
-      "selp.u32 %0, 1, 0, done;\n"
-      "}"
-      : "=r"(done)
-      : "r"(shared_address(barrier)), "r"(parity)
-      : "memory");
-  return done != 0;
+  return mbarrier_test_if(true, shared_address(barrier), parity);
 }
 
 }  // namespace ptx

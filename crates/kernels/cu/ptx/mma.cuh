@@ -23,8 +23,6 @@ __device__ __forceinline__ void pin(u32& value) { asm volatile("" : "+r"(value))
 
 __device__ __forceinline__ void pin(u64*& pointer) { asm volatile("" : "+l"(pointer)); }
 
-__device__ __forceinline__ void pin(float& value) { asm volatile("" : "+f"(value)); }
-
 // A value that the compiler keeps in a register, since it cannot compute it again.
 __device__ __forceinline__ u32 pinned(u32 value) {
   asm volatile("" : "+r"(value));

@@ -8,8 +8,9 @@ use crate::progress::Progress;
 use crate::source;
 use crate::text_out::show;
 use crate::values;
+use monolith_harness::bench::Bench;
 use monolith_harness::prompts::{PromptIds, bench_ids};
-use monolith_harness::soak::{SoakOptions, SoakRecord, Soaked, soak};
+use monolith_harness::soak::{SoakOptions, SoakRecord, soak};
 use std::fmt::Write;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -70,7 +71,7 @@ pub fn run(args: &Args) -> Result<(), Exit> {
     let pack = model.pack((&args.format).into())?;
     let loaded = setup.options.load_first(pack.clone(), None);
     let mut engine = loaded.map_err(crate::engine::exit_of)?;
-    let mut soaked = Soaked {
+    let mut soaked = Bench {
         engine: engine.as_mut(),
         pack: &pack,
         prompts: &prompts,

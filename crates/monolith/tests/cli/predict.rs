@@ -64,7 +64,7 @@ fn a_fit_gives_the_shipped_numbers_again() {
         serde_json::from_slice(&std::fs::read(place.path("own.json")).unwrap()).unwrap();
     let shipped = shipped();
     assert_eq!(own["origin"], shipped["origin"]);
-    for name in ["layer_us", "turn_us", "share_us", "launch_us", "argmax_us"] {
+    for name in ["layer_us", "group_us", "share_us", "launch_us", "argmax_us"] {
         let of = |file: &serde_json::Value| file["parameters"][name].as_f64().unwrap();
         assert!((of(&own) - of(&shipped)).abs() < 1e-3 * of(&shipped), "{name}: {own}");
     }

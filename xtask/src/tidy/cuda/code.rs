@@ -186,7 +186,10 @@ mod tests {
     fn the_kernels_functions_are_found() {
         let names = |text: &str| found(text).into_iter().map(|f| f.0).collect::<Vec<_>>();
         let entry = include_str!("../../../../crates/kernels/cu/entry/megakernel.cu");
-        assert_eq!(names(entry), ["consume", "conclude", "monolith_step"]);
+        assert_eq!(
+            names(entry),
+            ["consume", "conclude", "step", "monolith_step", "monolith_step_split"]
+        );
         let head = names(include_str!("../../../../crates/kernels/cu/phases/head.cuh"));
         assert!(head.contains(&"consider_warp".into()) && head.contains(&"argmax".into()));
     }

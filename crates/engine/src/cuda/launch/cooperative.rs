@@ -1,7 +1,7 @@
 //! One launch a step, all blocks resident: a launch whose blocks do not all fit is refused.
 
 use super::super::device::gpu_error;
-use super::{Param, Strategy, is_local};
+use super::{Param, Strategy};
 use crate::EngineError;
 use cudarc::driver::{CudaFunction, CudaStream, LaunchConfig, PushKernelArg};
 use monolith_abi::kernel::StepArgs;
@@ -30,7 +30,8 @@ impl Strategy for Cooperative {
         args: &StepArgs,
     ) -> Result<(), EngineError> {
         let param = Param(*args);
-        let kernel = if is_local(&self.step, args) { &self.local } else { &self.split };
+        let is_local = self.step.splits_at(args.position as usize) == 1;
+        let kernel = if is_local { &self.local } else { &self.split };
         let mut launch = stream.launch_builder(kernel);
         launch.arg(&param);
         // SAFETY: the parameter is the kernel's one parameter, its layout asserted on both sides;

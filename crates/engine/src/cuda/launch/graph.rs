@@ -4,7 +4,7 @@
 use super::super::device::gpu_error;
 use super::super::epoch;
 use super::super::params::PhaseParam;
-use super::{Param, Strategy, is_local};
+use super::{Param, Strategy};
 use crate::EngineError;
 use cudarc::driver::sys::{
     self, CUgraphInstantiate_flags, CUlaunchAttribute, CUlaunchAttributeID, CUlaunchAttributeValue,
@@ -110,7 +110,7 @@ impl Strategy for PhaseGraphs {
         if self.held.take() != Some(words) {
             stream.memcpy_htod(words.as_bytes(), &mut self.words).map_err(gpu_error)?;
         }
-        let is_long = !is_local(&self.step, args);
+        let is_long = self.step.splits_at(args.position as usize) > 1;
         let has_head = args.flags & STEP_HAS_HEAD != 0;
         self.graphs[usize::from(is_long)][usize::from(has_head)].launch().map_err(gpu_error)?;
         self.held = if has_head { words_behind(&words) } else { Some(words) };

@@ -7,7 +7,7 @@ use super::params::Param;
 use crate::EngineError;
 use cudarc::driver::{CudaFunction, CudaStream, LaunchConfig};
 use monolith_abi::kernel::StepArgs;
-use monolith_abi::step::{Step, active_splits, shared_bytes};
+use monolith_abi::step::{Step, shared_bytes};
 use monolith_abi::{Attention, Launch};
 use monolith_kernels::Variant;
 use std::fmt::Debug;
@@ -62,13 +62,6 @@ pub(super) fn strategy(
             Box::new(graph::PhaseGraphs::new(&chain, step, stream, args)?)
         }
     })
-}
-
-/// Whether a step's text is so short that every block of a KV head attends to all positions.
-fn is_local(step: &Step, args: &StepArgs) -> bool {
-    let Step { tuning, sizes, .. } = step;
-    let positions = args.position as usize + 1;
-    active_splits(positions, tuning.kv_chunk, sizes.splits, tuning.kv_local) == 1
 }
 
 /// The kernels that a strategy launches.
