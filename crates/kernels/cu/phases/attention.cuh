@@ -189,7 +189,17 @@ __device__ __forceinline__ float scattered_sum(const float (&values)[N], int lan
 // The next power of two.
 constexpr int padded(int heads) { return heads <= 1 ? 1 : 2 * padded((heads + 1) / 2); }
 
+// a b + c d. The compiler rounds one of the products before it adds the other: which one, it chooses by the code
+// around the sum, and so the last bit. It chose c d in the megakernel for long texts, and a b in the one for short
+// ones and in all kernels of one phase. So where a phase is a kernel, the choice is said.
+template <bool IS_LOCAL>
+__device__ __forceinline__ float sum_of_products(float a, float b, float c, float d) {
+  if (!BY_PHASE) return a * b + c * d;
+  return IS_LOCAL ? __fmaf_rn(c, d, a * b) : __fmaf_rn(a, b, c * d);
+}
+
 // The newest position's key: this lane's pair and its partner, in bf16. Its scores go into shared memory.
+template <bool IS_LOCAL>
 __device__ __forceinline__ uint2 newest_key(Consumer& my, int kv_head, uint2 query_weights, uint2 key_weights) {
   const auto used = [](int) { return true; };
   const auto unit = [&](int at) {
@@ -213,8 +223,10 @@ __device__ __forceinline__ uint2 newest_key(Consumer& my, int kv_head, uint2 que
     float query[4];
     unpack(units + 2 * head, query);
     weigh_and_rotate(my, my.lane(), query_weights, query);
-    products[head] = (query[0] * bf16_low(words.x) + query[1] * bf16_high(words.x)) +
-                     (query[2] * bf16_low(words.y) + query[3] * bf16_high(words.y));
+    const float2 key_low = {bf16_low(words.x), bf16_high(words.x)};
+    const float2 key_high = {bf16_low(words.y), bf16_high(words.y)};
+    products[head] = sum_of_products<IS_LOCAL>(query[0], key_low.x, query[1], key_low.y) +
+                     sum_of_products<IS_LOCAL>(query[2], key_high.x, query[3], key_high.y);
   }
   const float sum = scattered_sum<N>(products, my.lane());
   const int head = my.lane() / (32 / N);
@@ -381,7 +393,7 @@ __device__ __forceinline__ void weigh(Consumer& my, const Share& share, int roun
 
 // Attends to a share, batch by batch: the scores, then the sums. `ahead` is called before the wait for the
 // queries. Sets `newest` in the two warps that keep the newest position.
-template <class Ahead>
+template <bool IS_LOCAL, class Ahead>
 __device__ __forceinline__ Weighed attend(Consumer& my, int kv_head, const Share& share, uint2& newest,
                                           Ahead ahead) {
   // Pinned, or what follows from it would be computed before the first layer and kept in registers.
@@ -410,7 +422,7 @@ __device__ __forceinline__ Weighed attend(Consumer& my, int kv_head, const Share
       if (share.has_group(first + round, group_of(my), cached)) score(my, round, keys, b);
     }
     if (first == 0 && has_newest && my.warp() == KEY_WARP) {
-      newest = newest_key(my, kv_head, query_weights, key_weights);
+      newest = newest_key<IS_LOCAL>(my, kv_head, query_weights, key_weights);
     }
     if (first == 0 && has_newest && my.warp() == VALUE_WARP) newest = newest_value(my, kv_head);
     xray::note(my.log, abi::Moment::Arrived);
@@ -611,7 +623,7 @@ __device__ __forceinline__ void attend_locally(Consumer& my) {
       take_output_weights(my, a);
       wait_for_buffer(my, buffer);
     };
-    const Weighed sums = attend(my, item.kv_head, Share{0, 1}, newest, ahead);
+    const Weighed sums = attend<true>(my, item.kv_head, Share{0, 1}, newest, ahead);
     xray::note(my.log, abi::Moment::Entered, xray::matvec(my.layer, O_PROJ_ROW));
     const u32 x = share_outputs(my, sums);
     multiply<1, Output::STEPS, Output::CHAINS>(my, x, a, buffer);
@@ -632,7 +644,7 @@ __device__ __forceinline__ void exchange_shares(Consumer& my, int splits) {
     if (index > 0) my.sync();
     const Share share = {item.rank, splits};
     uint2 newest = {0, 0};
-    const Weighed sums = attend(my, item.kv_head, share, newest, [] {});
+    const Weighed sums = attend<false>(my, item.kv_head, share, newest, [] {});
     publish_share(my, item, sums);
     finish_head(my, partials_of(my.args, my.layer, 0, 0), item.kv_head);
     if (share.has_newest(my.args.position)) write_newest(my, item.kv_head, newest);
@@ -717,7 +729,7 @@ __device__ __forceinline__ void attend_apart(Consumer& my) {
     // A warp that is behind may still read the scores of the item before.
     if (index > 0) my.sync();
     uint2 newest = {0, 0};
-    const Weighed sums = attend(my, item.kv_head, Share{0, 1}, newest, [] {});
+    const Weighed sums = attend<true>(my, item.kv_head, Share{0, 1}, newest, [] {});
     publish_output(my, item.kv_head, sums);
     finish_head(my, output_of(my, 0), item.kv_head);
     write_newest(my, item.kv_head, newest);
