@@ -54,7 +54,15 @@ const SM_90A: ArchRow = ArchRow {
         // kernels may share an SM, and so its memory: the second one's first stages fill while the
         // first one computes.
         let (stages, residents) = if overlaps(variant) { (4, 2) } else { (in_step.stages, 1) };
-        Tuning { flight: stages, kv_flight: stages, low_water: 0, stages, residents, ..in_step }
+        Tuning {
+            flight: stages,
+            kv_flight: stages,
+            low_water: 0,
+            head_flight: in_step.head_flight.min(stages),
+            stages,
+            residents,
+            ..in_step
+        }
     },
 };
 
@@ -68,6 +76,7 @@ const SM_120A: ArchRow = ArchRow {
         consumer_warps: 16,
         grid: 128,
         flight: if variant.is_by_phase() { 3 } else { 2 },
+        kv_flight: 3,
         head_flight: 3,
         stages: 3,
         ..plain()

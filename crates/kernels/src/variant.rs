@@ -179,7 +179,13 @@ impl Variant {
     /// architecture's row says, or fewer if the model's activation is wide.
     pub fn step(&self, arch: Arch, shape: &Shape) -> Step {
         let wanted = arch.tuning(self);
-        let with = |stages| Step::of(shape.dims(), Tuning { stages, ..wanted });
+        // A loader that waits for the copy of more stages ago than there are waits for its own next.
+        let with = |stages: usize| {
+            let Tuning { flight, kv_flight, head_flight, .. } = wanted;
+            let [flight, kv_flight, head_flight] =
+                [flight, kv_flight, head_flight].map(|most| most.min(stages));
+            Step::of(shape.dims(), Tuning { stages, flight, kv_flight, head_flight, ..wanted })
+        };
         let room = (arch.shared_bytes_max() as usize).saturating_sub(STATIC_BYTES);
         let fewer = (1..=wanted.stages).rev().map(with);
         let mut steps = fewer.skip_while(|step| shared_bytes(step) > room);
