@@ -27,6 +27,7 @@ const CPU: Tuning = Tuning {
     kv_splits: 0,
     kv_local: 1,
     residents: 0,
+    prefetch: 0,
     xray: 0,
 };
 

@@ -53,6 +53,8 @@ constexpr int KV_SPLITS = ML_KV_SPLITS;
 constexpr int KV_LOCAL = ML_KV_LOCAL;
 // Blocks that share a multiprocessor: of one kernel and the next, where each is a phase.
 constexpr int RESIDENTS = ML_RESIDENTS;
+// 1 if a kernel of one phase asks for the next one's weights, else 0.
+constexpr int PREFETCH = ML_PREFETCH;
 // 1 if spans are recorded, else 0.
 constexpr int XRAY = ML_XRAY;
 

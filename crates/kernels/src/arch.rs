@@ -61,6 +61,7 @@ const SM_90A: ArchRow = ArchRow {
             head_flight: in_step.head_flight.min(stages),
             stages,
             residents,
+            prefetch: 1,
             ..in_step
         }
     },
@@ -103,6 +104,7 @@ const fn plain() -> Tuning {
         kv_splits: 16,
         kv_local: 192,
         residents: 1,
+        prefetch: 0,
         xray: 0,
     }
 }

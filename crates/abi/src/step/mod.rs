@@ -64,6 +64,8 @@ wire_inputs! {
         kv_local;
         /// Blocks that share a multiprocessor: of one kernel and the next, where each is a phase.
         residents;
+        /// 1 if a kernel of one phase asks for the next one's weights, else 0.
+        prefetch;
         /// 1 if spans are recorded, else 0.
         xray;
     }
@@ -360,6 +362,7 @@ mod tests {
             kv_splits: 16,
             kv_local: 192,
             residents: 1,
+            prefetch: 0,
             xray: 1,
         };
         let sizes = Sizes::of(&dims, &tuning);

@@ -5,7 +5,9 @@
 //   hand-off        the end of a kernel: a gather loads its units once (handoff/boundary.cuh)
 //   residual        lies in global memory between kernels (phases/product.cuh); block 0 writes it
 //   weight stream   begins anew in every kernel, with all stages at once: no gather of another block waits
-//                   behind them. The loader lane issues them before anything else is known
+//                   behind them. The loader lane issues them before anything else is known, and asks for the
+//                   next kernel's to be brought into L2
+//   values          are gathered before the weights arrive (phases/inputs.cuh)
 //   angles          of the position lie in global memory, too, where attention loads them before it knows the
 //                   position; the first layer's qkv writes them
 //   keys, values    are loaded when the position is known, not ahead of the queries
@@ -15,7 +17,7 @@
 // With programmatic dependent launch a kernel's blocks start, and load weights, as soon as there is room for
 // them on an SM. They read what other kernels write only behind wait_for_previous.
 #include "../phases/attention.cuh"
-#include "../phases/product.cuh"
+#include "../phases/inputs.cuh"
 #include "../ptx/grid.cuh"
 #include "../roles/epilogue.cuh"
 #include "../roles/loader.cuh"
@@ -54,11 +56,17 @@ struct QkvKernel {
   __device__ static bool load(Loader& load, u32 layer) {
     return load_matrix<W>(load, layer_of(load.args, layer) + load.args.qkv, layer);
   }
-  __device__ static void consume(Consumer& my) {
+  __device__ static void prefetch(const abi::StepArgs& args, u32 layer) {
+    prefetch_tiles<LayerFormat>(layer_of(args, layer) + args.o_proj, O_PROJ_ROW.rows, O_PROJ_ROW.columns);
+  }
+  struct Inputs : NormedInputs<W, DownSums> {
+    __device__ void load(Consumer& my) { NormedInputs<W, DownSums>::load(my, my.layer == 0); }
+  };
+  __device__ static void consume(Consumer& my, Inputs& inputs) {
     const bool is_first = my.layer == 0;
     if (is_first) begin_residual(my, my.args.tokens[my.args.position]);
     if (is_first) keep_angles(my.args);
-    normed_product<W, DownSums>(my, is_first);
+    inputs.multiply(my, is_first);
   }
   __device__ static void conclude(EpilogueWarp& my, u32 layer, abi::StepWords*) {
     const Slot to = slot_of(my.args, layer, abi::Phase::Qkv, shape::QKV_SLOT);
@@ -75,7 +83,11 @@ struct ItemsKernel {
   __device__ static bool load(Loader& load, u32 layer) {
     return load_attention<ATTENDS, PROJECTS>(load, layer_of(load.args, layer) + load.args.o_proj, layer);
   }
-  __device__ static void consume(Consumer& my) {
+  __device__ static void prefetch(const abi::StepArgs& args, u32 layer) {
+    if (ATTENDS) prefetch_tiles<Work<GateUp, LayerFormat>>(layer_of(args, layer) + args.gate_up);
+  }
+  using Inputs = NoInputs;
+  __device__ static void consume(Consumer& my, Inputs&) {
     if constexpr (ATTENDS && PROJECTS) {
       attention::attend_locally(my);
     } else if constexpr (ATTENDS && IS_LOCAL) {
@@ -106,7 +118,13 @@ struct GateUpKernel {
   __device__ static bool load(Loader& load, u32 layer) {
     return load_matrix<W>(load, layer_of(load.args, layer) + load.args.gate_up, layer);
   }
-  __device__ static void consume(Consumer& my) { normed_product<W, OProjSums>(my, false); }
+  __device__ static void prefetch(const abi::StepArgs& args, u32 layer) {
+    prefetch_tiles<LayerFormat>(layer_of(args, layer) + args.down, DOWN_ROW.rows, DOWN_ROW.columns);
+  }
+  struct Inputs : NormedInputs<W, OProjSums> {
+    __device__ void load(Consumer& my) { NormedInputs<W, OProjSums>::load(my, false); }
+  };
+  __device__ static void consume(Consumer& my, Inputs& inputs) { inputs.multiply(my, false); }
   __device__ static void conclude(EpilogueWarp& my, u32 layer, abi::StepWords*) {
     const Slot to = slot_of(my.args, layer, abi::Phase::GateUp, shape::GATE_UP_SLOT);
     epilogue<W, GateUpSums>(my, layer_of(my.args, layer) + my.args.gate_up, to);
@@ -120,7 +138,12 @@ struct DownKernel {
   __device__ static bool load(Loader& load, u32 layer) {
     return load_down(load, layer_of(load.args, layer) + load.args.down, layer);
   }
-  __device__ static void consume(Consumer& my) { down_product<W>(my); }
+  __device__ static void prefetch(const abi::StepArgs& args, u32 layer) {
+    if (layer + 1 < shape::LAYERS) prefetch_tiles<QkvKernel::W>(layer_of(args, layer + 1) + args.qkv);
+    if (layer + 1 == shape::LAYERS) prefetch_tiles<Work<Head, HeadFormat>>(args.weights + args.lm_head);
+  }
+  using Inputs = DownInputs<W>;
+  __device__ static void consume(Consumer& my, Inputs& inputs) { inputs.multiply(my); }
   __device__ static void conclude(EpilogueWarp& my, u32 layer, abi::StepWords*) {
     const Slot to = slot_of(my.args, layer, abi::Phase::Down, shape::DOWN_SLOT);
     down_epilogue(my, layer_of(my.args, layer) + my.args.down, to);
@@ -134,7 +157,14 @@ struct HeadKernel {
   __device__ static bool load(Loader& load, u32) {
     return load_matrix<W>(load, load.args.weights + load.args.lm_head, abi::NO_LAYER);
   }
-  __device__ static void consume(Consumer& my) { normed_product<W, DownSums>(my, false); }
+  // The next step's first.
+  __device__ static void prefetch(const abi::StepArgs& args, u32) {
+    prefetch_tiles<QkvKernel::W>(layer_of(args, 0) + args.qkv);
+  }
+  struct Inputs : NormedInputs<W, DownSums> {
+    __device__ void load(Consumer& my) { NormedInputs<W, DownSums>::load(my, false); }
+  };
+  __device__ static void consume(Consumer& my, Inputs& inputs) { inputs.multiply(my, false); }
   __device__ static void conclude(EpilogueWarp& my, u32, abi::StepWords* words) {
     epilogue<W, QkvSums>(my, my.args.weights + my.args.lm_head, head::final_slot(my.args));
     head::argmax_of_last(my.args, words, my.best, my.failed);
@@ -188,6 +218,10 @@ __device__ __forceinline__ void run(const abi::StepArgs& args, const abi::PhaseA
     const u64 angle = ptx::load_relaxed(angles_between(args) + threadIdx.x);
     shared.angles[threadIdx.x] = {__uint_as_float(u32(angle)), __uint_as_float(u32(angle >> 32))};
   }
+  Consumer consumer{now, shared};
+  consumer.layer = layer;
+  typename Kernel::Inputs inputs;
+  if (threadIdx.x < shape::CONSUMERS) inputs.load(consumer);
   // As in the megakernel: behind the end of a text, and after a failure, nothing is done.
   if (__syncthreads_or(args.control->stopped != 0 || args.control->abort != 0)) {
     if (threadIdx.x == shape::LOADER) first.wait_for_copies();
@@ -196,9 +230,7 @@ __device__ __forceinline__ void run(const abi::StepArgs& args, const abi::PhaseA
   }
   if (threadIdx.x < shape::CONSUMERS + 32) {
     if (threadIdx.x < shape::CONSUMERS) {
-      Consumer consumer{now, shared};
-      consumer.layer = layer;
-      Kernel::consume(consumer);
+      Kernel::consume(consumer, inputs);
     } else {
       EpilogueWarp mine{now, shared};
       Kernel::conclude(mine, layer, of.step);
@@ -208,6 +240,7 @@ __device__ __forceinline__ void run(const abi::StepArgs& args, const abi::PhaseA
   } else if (threadIdx.x == shape::LOADER) {
     Loader loader{now, shared, first.cursor, first.stamps, first.issued, false, first.issued};
     if (!Kernel::load(loader, layer)) report_failed_wait(now, LOADER);
+    if (shape::PREFETCH) Kernel::prefetch(now, layer);
     loader.wait_for_copies();
   }
 }

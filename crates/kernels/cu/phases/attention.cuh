@@ -400,9 +400,13 @@ __device__ __forceinline__ Weighed attend(Consumer& my, int kv_head, const Share
   const u32 cached = ptx::pinned(my.args.position);
   const int rounds = share.rounds(cached), lane = my.lane();
   const bool has_newest = share.has_newest(cached);
-  ahead();
   uint4 keys[QUARTER_STEPS] = {};
-  if (rounds > 0) take_keys(my, keys);
+  const auto take_first = [&] {
+    ahead();
+    if (rounds > 0) take_keys(my, keys);
+  };
+  // The queries of a kernel of one phase are there before its keys.
+  if (!BY_PHASE) take_first();
   const uint2 weights = norm_weights(my, 0, quarter_of(my) * QUARTER_PAIRS + lane % QUARTER_PAIRS);
   const uint2 query_weights = norm_weights(my, 0, lane), key_weights = norm_weights(my, 1, lane);
   uint2 b[QUARTER_STEPS] = {};
@@ -411,6 +415,7 @@ __device__ __forceinline__ Weighed attend(Consumer& my, int kv_head, const Share
   // The first group's warps have the sums of squares, too.
   if (group_of(my) == 0 || share.has_group(0, group_of(my), cached)) gather_queries(my, kv_head, weights, b);
   xray::note(my.log, abi::Moment::Gathered);
+  if (BY_PHASE) take_first();
   Weighed sums;
   float scale = 0.f;
 #pragma unroll 1
@@ -661,13 +666,14 @@ __device__ __forceinline__ void project_shares(Consumer& my, int splits) {
     // Before a second item: slower warps may still read the first one's sums.
     if (index > 0) my.sync();
     xray::note(my.log, abi::Moment::Entered, xray::matvec(my.layer, O_PROJ_ROW));
-    take_output_weights(my, a);
+    if (!BY_PHASE) take_output_weights(my, a);
     wait_for_buffer(my, buffer);
     gather_shares(my, item_at(my, index), splits);
     xray::note(my.log, abi::Moment::Arrived);
     my.sync();
     xray::note(my.log, abi::Moment::Passed);
     keep_merged(my);
+    if (BY_PHASE) take_output_weights(my, a);
     multiply<1, Output::STEPS, Output::CHAINS>(my, my.x_operand, a, buffer);
     end_round(my, buffer);
   }
@@ -745,9 +751,10 @@ __device__ __forceinline__ void project_output(Consumer& my) {
     const int buffer = my.round % 2;
     uint4 a[Output::STEPS];
     xray::note(my.log, abi::Moment::Entered, xray::matvec(my.layer, O_PROJ_ROW));
-    take_output_weights(my, a);
+    if (!BY_PHASE) take_output_weights(my, a);
     wait_for_buffer(my, buffer);
     gather_output(my, item_at(my, index).kv_head);
+    if (BY_PHASE) take_output_weights(my, a);
     multiply<1, Output::STEPS, Output::CHAINS>(my, my.x_operand, a, buffer);
     end_round(my, buffer);
   }

@@ -308,6 +308,40 @@ __device__ __forceinline__ Slot input_of(const Consumer& my) {
   return slot_of(my.args, my.layer - 1, abi::Phase::Down, shape::DOWN_SLOT);
 }
 
+// The norm's weights of this lane's pairs.
+template <class W>
+__device__ __forceinline__ void load_norm(const Consumer& my, u32 (&weights)[W::LANE_PAIRS]) {
+  const u32* norm = norm_of<W>(my);
+#pragma unroll
+  for (int at = 0; at < W::LANE_PAIRS; at++) {
+    const int mine = at * 32 + my.lane();
+    weights[at] = W::has_pair(mine, my.warp()) ? norm[W::pair_of(mine, my.warp())] : 0;
+  }
+}
+
+// Keeps the residual stream as the activation, times the norm's weights. Returns the lane's sum of squares.
+template <class W>
+__device__ __forceinline__ float keep_normed(Consumer& my, const u32 (&weights)[W::LANE_PAIRS]) {
+  float squares = 0.f;
+#pragma unroll
+  for (int at = 0; at < W::LANE_PAIRS; at++) {
+    const float2 value = residual(my, at);
+    squares += value.x * value.x + value.y * value.y;
+    keep<W>(my, at * 32 + my.lane(), {value.x * bf16_low(weights[at]), value.y * bf16_high(weights[at])});
+  }
+  __syncwarp();
+  return squares;
+}
+
+// Multiplies by it, and hands the round's sums over.
+template <class W>
+__device__ __forceinline__ void multiply_normed(Consumer& my, const uint4 (&a)[W::TILES * W::STEPS], int buffer,
+                                                float squares) {
+  multiply<W::TILES, W::STEPS, W::CHAINS, true>(my, my.x_operand, a, buffer, squares);
+  if (my.lane() == 0) my.shared.squares[buffer][my.warp()] = squares;
+  end_round(my, buffer);
+}
+
 // The first round of a matvec of the normed residual stream: gathers the partial sums that are added to that
 // first, unless it is the step's first, and norms it.
 template <class W, class From>
@@ -316,12 +350,7 @@ __device__ __forceinline__ void first_round(Consumer& my, bool is_first) {
   xray::note(my.log, abi::Moment::Entered, xray::matvec(my.layer, W::ROW));
   uint4 a[W::TILES * W::STEPS];
   u32 weights[W::LANE_PAIRS];
-  const u32* norm = norm_of<W>(my);
-#pragma unroll
-  for (int at = 0; at < W::LANE_PAIRS; at++) {
-    const int mine = at * 32 + my.lane();
-    weights[at] = W::has_pair(mine, my.warp()) ? norm[W::pair_of(mine, my.warp())] : 0;
-  }
+  load_norm<W>(my, weights);
   PartialSums<W, From> sums;
   take_weights<W>(my, layer_of<W>(my), a, [&] {
     if (is_first) sums = {};
@@ -332,18 +361,8 @@ __device__ __forceinline__ void first_round(Consumer& my, bool is_first) {
   xray::note(my.log, abi::Moment::Asked, xray::matvec(my.layer, W::ROW));
   if (!is_first) sums.add(my, input_of<W>(my));
   xray::note(my.log, abi::Moment::Gathered);
-  if (BY_PHASE) carry<W>(my);
-  float squares = 0.f;
-#pragma unroll
-  for (int at = 0; at < W::LANE_PAIRS; at++) {
-    const float2 value = residual(my, at);
-    squares += value.x * value.x + value.y * value.y;
-    keep<W>(my, at * 32 + my.lane(), {value.x * bf16_low(weights[at]), value.y * bf16_high(weights[at])});
-  }
-  __syncwarp();
-  multiply<W::TILES, W::STEPS, W::CHAINS, true>(my, my.x_operand, a, buffer, squares);
-  if (my.lane() == 0) my.shared.squares[buffer][my.warp()] = squares;
-  end_round(my, buffer);
+  const float squares = keep_normed<W>(my, weights);
+  multiply_normed<W>(my, a, buffer, squares);
 }
 
 // The rounds that follow, of the same activation.
@@ -370,6 +389,36 @@ __device__ __forceinline__ void normed_product(Consumer& my, bool is_first) {
   next_rounds<W>(my);
 }
 
+// What one split of the down projection's columns multiplies.
+template <class W>
+struct SplitInputs {
+  u64 units[W::LANE_PAIRS];
+
+  __device__ __forceinline__ void load(Consumer& my, const Slot& from, int begin) {
+    const auto used = [&](int at) { return W::has_pair(at * 32 + my.lane(), my.warp()); };
+    const auto place = [&](int at) {
+      return GateUpSums::place(begin + W::pair_of(at * 32 + my.lane(), my.warp()), 0);
+    };
+    inject_delay(my.args, from.layer, from.phase);
+    gather(my, from, used, place, units);
+  }
+
+  // Keeps it as the activation.
+  __device__ __forceinline__ void keep_all(Consumer& my) const {
+#pragma unroll
+    for (int at = 0; at < W::LANE_PAIRS; at++) {
+      const bool is_used = W::has_pair(at * 32 + my.lane(), my.warp());
+      keep<W>(my, at * 32 + my.lane(), is_used ? values_of(units[at]) : float2{0.f, 0.f});
+    }
+    __syncwarp();
+  }
+};
+
+// The slot of SwiGLU's values for a split.
+__device__ __forceinline__ Slot input_of_split(const Consumer& my, int split) {
+  return slot_of(my.args, my.layer, abi::Phase::GateUp, shape::GATE_UP_SLOT).of(split);
+}
+
 // The down projection: an item is one tile by one split of its columns.
 template <class W>
 __device__ __forceinline__ void down_product(Consumer& my) {
@@ -381,23 +430,14 @@ __device__ __forceinline__ void down_product(Consumer& my) {
     uint4 a[W::STEPS];
     take_weights<W>(my, my.layer, a, [] {});
     const int split = item % shape::DOWN_SPLITS;
-    const Slot from = slot_of(my.args, my.layer, abi::Phase::GateUp, shape::GATE_UP_SLOT).of(split);
+    const Slot from = input_of_split(my, split);
     const int buffer = my.round % 2, begin = split * (W::COLUMNS / 2);
     wait_for_buffer(my, buffer);
     xray::note(my.log, abi::Moment::Asked, xray::matvec(my.layer, W::ROW));
-    const auto used = [&](int at) { return W::has_pair(at * 32 + my.lane(), my.warp()); };
-    const auto place = [&](int at) {
-      return GateUpSums::place(begin + W::pair_of(at * 32 + my.lane(), my.warp()), 0);
-    };
-    inject_delay(my.args, from.layer, from.phase);
-    u64 units[W::LANE_PAIRS];
-    gather(my, from, used, place, units);
+    SplitInputs<W> inputs;
+    inputs.load(my, from, begin);
     xray::note(my.log, abi::Moment::Gathered);
-#pragma unroll
-    for (int at = 0; at < W::LANE_PAIRS; at++) {
-      keep<W>(my, at * 32 + my.lane(), used(at) ? values_of(units[at]) : float2{0.f, 0.f});
-    }
-    __syncwarp();
+    inputs.keep_all(my);
     multiply<W::TILES, W::STEPS, W::CHAINS>(my, my.x_operand, a, buffer);
     end_round(my, buffer);
   }

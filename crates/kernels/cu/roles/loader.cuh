@@ -224,6 +224,26 @@ __device__ __forceinline__ bool load_down(Loader& load, const u8* matrix, u32 la
   return true;
 }
 
+// Where every phase is a kernel: asks for this block's tiles of a later kernel's matrix to be brought into L2, so
+// that memory has work between two kernels. As much of each block as a ring could hold.
+template <class Format>
+__device__ __forceinline__ void prefetch_tiles(const u8* matrix, int rows, int columns) {
+  constexpr u32 BYTES_MOST = 1u << 17;
+  const u32 tile_bytes = Tiles<Format>::bytes(columns);
+  const int2 tiles = share_of(shape::tiles(rows, shape::TILE_ROWS));
+  const u32 bytes = shape::smaller(u32(tiles.y - tiles.x) * tile_bytes, BYTES_MOST);
+  const u8* from = matrix + u64(tiles.x) * tile_bytes;
+#pragma unroll 1
+  for (u32 at = 0; at < bytes; at += shape::STAGE_BYTES) {
+    ptx::bulk_prefetch(from + at, shape::smaller(bytes - at, shape::STAGE_BYTES));
+  }
+}
+
+template <class W>
+__device__ __forceinline__ void prefetch_tiles(const u8* matrix) {
+  prefetch_tiles<typename W::Format>(matrix, W::ROW.rows, W::ROW.columns);
+}
+
 // Loads this block's weights of the whole step, in the order of use. Returns false on abort.
 __device__ __forceinline__ bool weight_stream(const abi::StepArgs& args, Loader& load) {
 #pragma unroll 1
