@@ -126,6 +126,8 @@ wire_enum! {
         /// The same with programmatic dependent launch: a kernel's blocks start before the kernel
         /// before it has ended, and load weights meanwhile.
         DependentGraph = 2, "dependent-graph";
+        /// The same kernels without a graph, one launch after the other.
+        Dependent = 3, "dependent";
     }
 }
 

@@ -10,8 +10,9 @@ mod common;
 mod poison;
 
 use ablation::{
-    a_fault_is_named_in_every_row, every_row_gives_the_bits_of_the_headline,
-    every_row_keeps_the_promises, recording_rows_give_the_same_tokens,
+    a_fault_is_named_in_every_row, dependent_graphs_give_the_bits_of_the_headline,
+    every_row_gives_the_bits_of_the_headline, every_row_keeps_the_promises,
+    recording_rows_give_the_same_tokens,
 };
 use common::promises::{self, TOLERANCE, echo};
 use common::{decode, intermediates, pack, pack_as, random, random_codes};
@@ -83,6 +84,7 @@ fn main() {
         every_row_keeps_the_promises
         recording_rows_give_the_same_tokens
         a_fault_is_named_in_every_row
+        dependent_graphs_give_the_bits_of_the_headline
     ];
     let anywhere = tests![a_variant_of_another_format_is_refused];
     let trial = |(name, run): (&'static str, fn()), ignored: bool| {

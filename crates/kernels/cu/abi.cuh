@@ -64,6 +64,7 @@ enum class Launch : u32 {
   Cooperative = 0,
   Graph = 1,
   DependentGraph = 2,
+  Dependent = 3,
 };
 
 enum class WeightFormat : u32 {

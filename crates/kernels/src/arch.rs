@@ -86,7 +86,7 @@ const SM_120A: ArchRow = ArchRow {
 
 /// Whether a kernel's blocks start while those of the kernel before it run.
 fn overlaps(variant: &Variant) -> bool {
-    variant.launch == Launch::DependentGraph
+    matches!(variant.launch, Launch::DependentGraph | Launch::Dependent)
 }
 
 /// The numbers that are the same on both.

@@ -87,6 +87,8 @@ macro_rules! ablation {
             $base.handed("", Handoff::Barrier).recording(concat!($format, "-barrier-xray")),
             $base.by_phase(concat!($format, "-graph"), Launch::Graph),
             $base.by_phase("", Launch::Graph).apart(concat!($format, "-graph-apart")),
+            $base.by_phase(concat!($format, "-dependent"), Launch::Dependent),
+            $base.by_phase("", Launch::Dependent).apart(concat!($format, "-dependent-apart")),
             $base.by_phase(concat!($format, "-dependent-graph"), Launch::DependentGraph),
             $base
                 .by_phase("", Launch::DependentGraph)
@@ -103,7 +105,7 @@ const RELEASED: [Variant; 6] = [
     FP8_HEAD_BF16,
     FP8_HEAD_BF16.recording("fp8-head-bf16-flag-xray"),
 ];
-const ABLATION: [[Variant; 10]; 2] = [ablation!(BF16_FLAG, "bf16"), ablation!(FP8_FLAG, "fp8")];
+const ABLATION: [[Variant; 12]; 2] = [ablation!(BF16_FLAG, "bf16"), ablation!(FP8_FLAG, "fp8")];
 
 /// Every variant: the released ones, then those that only the ablation measures.
 pub const TABLE: &[Variant] = &ALL;
@@ -179,7 +181,7 @@ impl Variant {
     /// architecture's row says, or fewer if the model's activation is wide.
     pub fn step(&self, arch: Arch, shape: &Shape) -> Step {
         let wanted = arch.tuning(self);
-        // A loader that waits for the copy of more stages ago than there are waits for its own next.
+        // A loader that waited for the copy of more stages ago would wait for its own next.
         let with = |stages: usize| {
             let Tuning { flight, kv_flight, head_flight, .. } = wanted;
             let [flight, kv_flight, head_flight] =

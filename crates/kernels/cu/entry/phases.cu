@@ -28,7 +28,7 @@ static_assert(!xray::ON, "nothing ties one kernel's records to the next one's");
 extern "C" __device__ const u32 monolith_shared_bytes = sizeof(Shared);
 extern "C" __device__ const u32 monolith_threads = shape::THREADS;
 
-constexpr bool IS_DEPENDENT = ML_LAUNCH == static_cast<u32>(abi::Launch::DependentGraph);
+constexpr bool IS_DEPENDENT = ML_LAUNCH != static_cast<u32>(abi::Launch::Graph);
 
 __device__ __forceinline__ const u8* layer_of(const abi::StepArgs& args, u32 layer) {
   return args.weights + args.layer_base + u64(layer) * args.layer_stride;
@@ -222,8 +222,11 @@ __device__ __forceinline__ void run(const abi::StepArgs& args, const abi::PhaseA
   consumer.layer = layer;
   typename Kernel::Inputs inputs;
   if (threadIdx.x < shape::CONSUMERS) inputs.load(consumer);
-  // As in the megakernel: behind the end of a text, and after a failure, nothing is done.
-  if (__syncthreads_or(args.control->stopped != 0 || args.control->abort != 0)) {
+  // As in the megakernel: behind the end of a text, and after a failure, nothing is done; nor by the head in a
+  // prompt's inner steps. Only the step's words become the next step's. A block that loads them later does
+  // nothing either, since their flags stay.
+  const bool is_idle = layer == shape::LAYERS && !(now.flags & abi::STEP_HAS_HEAD);
+  if (__syncthreads_or(is_idle || args.control->stopped != 0 || args.control->abort != 0)) {
     if (threadIdx.x == shape::LOADER) first.wait_for_copies();
     if (layer == shape::LAYERS && blockIdx.x == 0 && threadIdx.x == 0) head::advance(of.step);
     return;

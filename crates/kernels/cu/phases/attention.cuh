@@ -189,9 +189,9 @@ __device__ __forceinline__ float scattered_sum(const float (&values)[N], int lan
 // The next power of two.
 constexpr int padded(int heads) { return heads <= 1 ? 1 : 2 * padded((heads + 1) / 2); }
 
-// a b + c d. The compiler rounds one of the products before it adds the other: which one, it chooses by the code
-// around the sum, and so the last bit. It chose c d in the megakernel for long texts, and a b in the one for short
-// ones and in all kernels of one phase. So where a phase is a kernel, the choice is said.
+// a b + c d. The compiler rounds one of the products before it adds the other: which one, it chooses by the
+// code around the sum, and so the last bit. It chose c d in the megakernel for long texts, and a b in the one
+// for short ones and in all kernels of one phase. So where a phase is a kernel, this is said.
 template <bool IS_LOCAL>
 __device__ __forceinline__ float sum_of_products(float a, float b, float c, float d) {
   if (!BY_PHASE) return a * b + c * d;

@@ -1,6 +1,6 @@
-// Where every phase is a kernel, all values of the phase before are there when a kernel may read them, long before
-// its own weights. So they are loaded first, together with the words that say whether the step runs at all, and
-// are the activation by the time that the weights arrive. The arithmetic is product.cuh's.
+// Where every phase is a kernel, all values of the phase before are there when a kernel may read them, long
+// before its own weights. So they are loaded first, together with the words that say whether the step runs at
+// all, and are the activation by the time that the weights arrive. The arithmetic is product.cuh's.
 #pragma once
 #include "product.cuh"
 

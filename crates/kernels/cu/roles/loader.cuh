@@ -224,8 +224,8 @@ __device__ __forceinline__ bool load_down(Loader& load, const u8* matrix, u32 la
   return true;
 }
 
-// Where every phase is a kernel: asks for this block's tiles of a later kernel's matrix to be brought into L2, so
-// that memory has work between two kernels. As much of each block as a ring could hold.
+// Where every phase is a kernel: asks for this block's tiles of a later kernel's matrix to be brought into L2,
+// so that memory has work between two kernels. As much of each block as a ring could hold.
 template <class Format>
 __device__ __forceinline__ void prefetch_tiles(const u8* matrix, int rows, int columns) {
   constexpr u32 BYTES_MOST = 1u << 17;

@@ -1,7 +1,7 @@
 //! How a step is put on the stream: a file for each [`Launch`] of the variant table.
 
 mod cooperative;
-mod graph;
+mod phases;
 
 use super::params::Param;
 use crate::EngineError;
@@ -51,15 +51,16 @@ pub(super) fn strategy(
             let [local, split] = fitting(kernels)?;
             Box::new(cooperative::Cooperative { local, split, config, step: *step })
         }
-        Launch::Graph | Launch::DependentGraph => {
-            let chain = graph::Chain {
+        Launch::Graph | Launch::DependentGraph | Launch::Dependent => {
+            let chain = phases::Chain {
                 kernels: fitting(kernels)?,
                 config,
                 layers: step.dims.layers as u32,
                 is_apart: variant.attention == Attention::Apart,
-                overlaps: variant.launch == Launch::DependentGraph,
+                overlaps: variant.launch != Launch::Graph,
+                is_graph: variant.launch != Launch::Dependent,
             };
-            Box::new(graph::PhaseGraphs::new(&chain, step, stream, args)?)
+            Box::new(phases::Phases::new(chain, step, stream, args)?)
         }
     })
 }

@@ -1,5 +1,6 @@
-//! A kernel a phase, all of a step's in a graph. What differs from step to step lies in device
-//! memory; a step with the head makes it the next step's, so that a token is one launch of a graph.
+//! A kernel a phase: all of a step's in a graph, or launched one after the other. What differs from
+//! step to step lies in device memory, and a step makes it the next step's, so that a token is one
+//! launch of a graph.
 
 use super::super::device::gpu_error;
 use super::super::epoch;
@@ -13,7 +14,7 @@ use cudarc::driver::sys::{
 use cudarc::driver::{
     CudaFunction, CudaGraph, CudaSlice, CudaStream, DevicePtr, DriverError, LaunchConfig,
 };
-use monolith_abi::kernel::{PhaseArgs, STEP_HAS_HEAD, StepArgs, StepWords};
+use monolith_abi::kernel::{PhaseArgs, StepArgs, StepWords};
 use monolith_abi::step::Step;
 use std::fmt;
 use std::sync::Arc;
@@ -30,49 +31,47 @@ pub(super) struct Chain {
     pub(super) is_apart: bool,
     /// Whether a kernel's blocks may start before the kernel before it has ended.
     pub(super) overlaps: bool,
+    /// Whether a step is a launch of a graph.
+    pub(super) is_graph: bool,
 }
 
-/// The graphs of a row.
-pub(super) struct PhaseGraphs {
-    /// `[of a long text][with the head]`.
-    graphs: [[CudaGraph; 2]; 2],
+/// The steps of a row.
+pub(super) struct Phases {
+    chain: Chain,
+    /// What the kernels were given, or are: all but what steps change.
+    args: StepArgs,
+    /// Of short texts and of long ones; empty if the kernels are launched one after the other.
+    graphs: Vec<CudaGraph>,
     words: CudaSlice<u8>,
     /// What the words are before the next launch, if that is known.
     held: Option<StepWords>,
     step: Step,
-    /// Kernels of the shorter graph with the head.
-    kernels: u32,
 }
 
 // SAFETY: the graphs' handles may be used by any thread, one at a time; cudarc binds the context to
 // the calling thread before it uses them, and `&mut self` is needed to launch.
-unsafe impl Send for PhaseGraphs {}
+unsafe impl Send for Phases {}
 
-impl fmt::Debug for PhaseGraphs {
+impl fmt::Debug for Phases {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.debug_struct("PhaseGraphs").field("held", &self.held).finish_non_exhaustive()
+        out.debug_struct("Phases").field("held", &self.held).finish_non_exhaustive()
     }
 }
 
-impl PhaseGraphs {
+impl Phases {
     /// Captures the graphs. Nothing runs.
     pub(super) fn new(
-        chain: &Chain,
+        chain: Chain,
         step: &Step,
         stream: &Arc<CudaStream>,
         args: &StepArgs,
-    ) -> Result<PhaseGraphs, EngineError> {
+    ) -> Result<Phases, EngineError> {
         let words = stream.alloc_zeros(size_of::<StepWords>()).map_err(gpu_error)?;
         let address = words.device_ptr(stream).0;
-        let capture = |is_long, has_head| {
-            chain.capture(stream, args, address, is_long, has_head).map_err(gpu_error)
-        };
-        let graphs = [
-            [capture(false, false)?, capture(false, true)?],
-            [capture(true, false)?, capture(true, true)?],
-        ];
-        let kernels = chain.layers * (4 + u32::from(chain.is_apart)) + 1;
-        Ok(PhaseGraphs { graphs, words, held: None, step: *step, kernels })
+        let texts: &[bool] = if chain.is_graph { &[false, true] } else { &[] };
+        let capture = |&is_long| chain.capture(stream, args, address, is_long).map_err(gpu_error);
+        let graphs = texts.iter().map(capture).collect::<Result<_, _>>()?;
+        Ok(Phases { chain, args: *args, graphs, words, held: None, step: *step })
     }
 }
 
@@ -90,15 +89,16 @@ fn words_of(args: &StepArgs) -> StepWords {
     }
 }
 
-/// What a step with the head leaves there, `head::advance` in the kernels' sources.
+/// What a step leaves there, `head::advance` in the kernels' sources.
 fn words_behind(words: &StepWords) -> Option<StepWords> {
     let epoch = epoch::next(words.epoch)?;
     Some(StepWords { epoch, position: words.position + 1, ..*words })
 }
 
-impl Strategy for PhaseGraphs {
+impl Strategy for Phases {
+    /// Of short texts.
     fn launches_per_step(&self) -> u32 {
-        self.kernels
+        self.chain.layers * (4 + u32::from(self.chain.is_apart)) + 1
     }
 
     unsafe fn launch(
@@ -107,13 +107,23 @@ impl Strategy for PhaseGraphs {
         args: &StepArgs,
     ) -> Result<(), EngineError> {
         let words = words_of(args);
+        if self.chain.is_graph && self.chain.overlaps {
+            // Not two launches of such a graph at a time: with some in flight, the driver (580.159)
+            // ended the process by SIGSEGV; one after the other they ran (notes/ablation.md).
+            stream.synchronize().map_err(gpu_error)?;
+        }
         if self.held.take() != Some(words) {
             stream.memcpy_htod(words.as_bytes(), &mut self.words).map_err(gpu_error)?;
         }
         let is_long = self.step.splits_at(args.position as usize) > 1;
-        let has_head = args.flags & STEP_HAS_HEAD != 0;
-        self.graphs[usize::from(is_long)][usize::from(has_head)].launch().map_err(gpu_error)?;
-        self.held = if has_head { words_behind(&words) } else { Some(words) };
+        match self.graphs.get(usize::from(is_long)) {
+            Some(graph) => graph.launch().map_err(gpu_error)?,
+            None => {
+                let address = self.words.device_ptr(stream).0;
+                self.chain.launch_all(stream, &self.args, address, is_long).map_err(gpu_error)?;
+            }
+        }
+        self.held = words_behind(&words);
         Ok(())
     }
 }
@@ -126,10 +136,9 @@ impl Chain {
         args: &StepArgs,
         words: u64,
         is_long: bool,
-        has_head: bool,
     ) -> Result<CudaGraph, DriverError> {
         stream.begin_capture(CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL)?;
-        let launched = self.launch_all(stream, args, words, is_long, has_head);
+        let launched = self.launch_all(stream, args, words, is_long);
         // Ended in any case, or the stream would capture what follows.
         let graph = stream.end_capture(CUgraphInstantiate_flags(0));
         launched?;
@@ -139,13 +148,13 @@ impl Chain {
         Ok(graph)
     }
 
+    /// Puts a step's kernels on the stream.
     fn launch_all(
         &self,
         stream: &Arc<CudaStream>,
         args: &StepArgs,
         words: u64,
         is_long: bool,
-        has_head: bool,
     ) -> Result<(), DriverError> {
         let [qkv, attention, o_proj, split_attention, split_o_proj, gate_up, down, head] =
             &self.kernels;
@@ -165,10 +174,10 @@ impl Chain {
                 launch(kernel, layer)?;
             }
         }
-        if has_head { launch(head, self.layers) } else { Ok(()) }
+        launch(head, self.layers)
     }
 
-    /// Launches one kernel on the stream, which captures it.
+    /// Launches one kernel on the stream, which may capture it.
     fn launch(
         &self,
         stream: &Arc<CudaStream>,
@@ -199,8 +208,8 @@ impl Chain {
         let mut parameters = [(&raw mut args).cast(), (&raw mut of).cast()];
         stream.context().bind_to_thread()?;
         // SAFETY: the parameters are the kernel's two, their layouts asserted on both sides; the
-        // call copies them and the attribute. Nothing runs before the graph does, and then the
-        // caller of `Strategy::launch` answers for what the addresses point to.
+        // call copies them and the attribute. What is captured runs when the graph does; the caller
+        // of `Strategy::launch` answers for what the addresses point to.
         unsafe {
             sys::cuLaunchKernelEx(
                 &config,
