@@ -14,6 +14,8 @@ ROWS = [
     "flag-apart",
     "counter",
     "barrier",
+    "dependent",
+    "dependent-apart",
     "dependent-graph",
     "dependent-graph-apart",
     "graph",

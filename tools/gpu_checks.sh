@@ -12,11 +12,12 @@
 #   quality-MODEL-FORMAT                    a format's quality against bf16: quality-tiny-fp8
 #   xray-FORMAT                             X-rays of the stand-in
 #   soak-MODEL-FORMAT                       100,000 tokens in one process: soak-standin-fp8
+#   ablation-driver                         which launches of dependent kernels the driver survives
 #   ablation-tests                          the tests of the rows that only the ablation measures
 #   ablation-FORMAT                         their speeds and X-rays on the stand-in: ablation-fp8
 #   speeds                                  all steps but those of `checks`
 #   checks                                  quality, X-rays, soaks and sanitizers
-#   ablation                                the three steps of the ablation
+#   ablation                                the four steps of the ablation
 #
 # [speeds checks]. On a machine with a time limit per command, call `speeds` and `checks` separately,
 # with the same OUT and the same folder in WORK [WORK: a temporary folder]. Each command has a time
@@ -39,7 +40,7 @@ expand() {
       done
       echo xray-bf16 xray-fp8 soak-standin-bf16 soak-standin-fp8 sanitizer
       ;;
-    ablation) echo ablation-tests ablation-bf16 ablation-fp8 ;;
+    ablation) echo ablation-driver ablation-tests ablation-bf16 ablation-fp8 ;;
     *) echo "$1" ;;
   esac
 }
@@ -146,7 +147,7 @@ soak() {
 # step standin-FORMAT); tools/ablation_table.py refuses rows whose tokens differ from its tokens.
 ablation() {
   local model row name at_once=() cooperative="flag flag-apart counter barrier"
-  local by_phase="graph graph-apart dependent-graph dependent-graph-apart"
+  local by_phase="graph graph-apart dependent dependent-apart dependent-graph dependent-graph-apart"
   made standin || return
   model=$(path_of standin)
   for row in $cooperative $by_phase; do
@@ -227,9 +228,14 @@ for name in $steps; do
       grep -E 'injected|ignored|test result' "$out/tests.log" | cut -c1-200
       ;;
     references) references ;;
+    ablation-driver)
+      step 120 ablation-driver python3 tools/dependent_graphs.py
+      cat "$out/ablation-driver.log"
+      ;;
     ablation-tests)
       for test in every_row_gives_the_bits_of_the_headline every_row_keeps_the_promises \
-        recording_rows_give_the_same_tokens a_fault_is_named_in_every_row; do
+        recording_rows_give_the_same_tokens a_fault_is_named_in_every_row \
+        dependent_graphs_give_the_bits_of_the_headline; do
         step 100 "ablation-$test" "$bin/t" --test-threads=1 --nocapture --exact "$test"
         grep -E '^test |injected|left out|test result' "$out/ablation-$test.log" | cut -c1-200
       done
