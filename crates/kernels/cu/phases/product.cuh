@@ -394,8 +394,12 @@ template <class W>
 struct SplitInputs {
   u64 units[W::LANE_PAIRS];
 
+  __device__ static __forceinline__ bool is_used(const Consumer& my, int at) {
+    return W::has_pair(at * 32 + my.lane(), my.warp());
+  }
+
   __device__ __forceinline__ void load(Consumer& my, const Slot& from, int begin) {
-    const auto used = [&](int at) { return W::has_pair(at * 32 + my.lane(), my.warp()); };
+    const auto used = [&](int at) { return is_used(my, at); };
     const auto place = [&](int at) {
       return GateUpSums::place(begin + W::pair_of(at * 32 + my.lane(), my.warp()), 0);
     };
@@ -407,8 +411,7 @@ struct SplitInputs {
   __device__ __forceinline__ void keep_all(Consumer& my) const {
 #pragma unroll
     for (int at = 0; at < W::LANE_PAIRS; at++) {
-      const bool is_used = W::has_pair(at * 32 + my.lane(), my.warp());
-      keep<W>(my, at * 32 + my.lane(), is_used ? values_of(units[at]) : float2{0.f, 0.f});
+      keep<W>(my, at * 32 + my.lane(), is_used(my, at) ? values_of(units[at]) : float2{0.f, 0.f});
     }
     __syncwarp();
   }
