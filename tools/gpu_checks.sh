@@ -12,8 +12,12 @@
 #   quality-MODEL-FORMAT                    a format's quality against bf16: quality-tiny-fp8
 #   xray-FORMAT                             X-rays of the stand-in
 #   soak-MODEL-FORMAT                       100,000 tokens in one process: soak-standin-fp8
+#   ablation-driver                         which launches of dependent kernels the driver survives
+#   ablation-tests                          the tests of the rows that only the ablation measures
+#   ablation-FORMAT                         their speeds and X-rays on the stand-in: ablation-fp8
 #   speeds                                  all steps but those of `checks`
 #   checks                                  quality, X-rays, soaks and sanitizers
+#   ablation                                the four steps of the ablation
 #
 # [speeds checks]. On a machine with a time limit per command, call `speeds` and `checks` separately,
 # with the same OUT and the same folder in WORK [WORK: a temporary folder]. Each command has a time
@@ -36,6 +40,7 @@ expand() {
       done
       echo xray-bf16 xray-fp8 soak-standin-bf16 soak-standin-fp8 sanitizer
       ;;
+    ablation) echo ablation-driver ablation-tests ablation-bf16 ablation-fp8 ;;
     *) echo "$1" ;;
   esac
 }
@@ -137,6 +142,41 @@ soak() {
   tail -n 7 "$out/soak-$1-$2.log"
 }
 
+# ablation FORMAT: speed, hash of the tokens and X-ray of every row, the headline's first. No release embeds
+# the others' kernels: they are compiled before anything is timed, all at once. Only the headline has a gate (the
+# step standin-FORMAT); tools/ablation_table.py refuses rows whose tokens differ from its tokens.
+ablation() {
+  local model row name at_once=() cooperative="flag flag-apart counter barrier"
+  local by_phase="graph graph-apart dependent dependent-apart dependent-graph dependent-graph-apart"
+  made standin || return
+  model=$(path_of standin)
+  for row in $cooperative $by_phase; do
+    name=$1-$row
+    local common=(-m "$model" --format "$1" --engine cuda --variant "$name")
+    local short=("$bin/monolith" bench "${common[@]}" --no-prompts --no-warmup -n 1 -d 1 -r 1
+      --results "$work/no-results")
+    # The first one makes the pack, too.
+    [ "$row" != flag ] || step 60 "ablation-$name-first" "${short[@]}" || return
+    case " $by_phase " in
+      *" $row "*) timeout 60 "${short[@]}" > "$out/ablation-$name-compile.log" 2>&1 & ;;
+      *) timeout 60 "$bin/monolith" xray record "${common[@]}" --at 1 -r 1 -o "$work/compiled" \
+        > "$out/ablation-$name-compile.log" 2>&1 & ;;
+    esac
+    at_once+=($!)
+  done
+  wait "${at_once[@]}"
+  for row in $cooperative $by_phase; do
+    step 20 "ablation-$1-$row-bench" "$bin/monolith" bench -m "$model" --format "$1" --engine cuda \
+      --variant "$1-$row" --no-prompts -n 256 -d 16 -r 5 --results "$work/no-results" -o jsonl
+  done
+  for row in $cooperative; do
+    step 20 "ablation-$1-$row-xray" "$bin/monolith" xray record -m "$model" --format "$1" \
+      --engine cuda --variant "$1-$row" --at 128 -r 3 -o "$out/dumps"
+  done
+  step 10 "ablation-$1-table" python3 tools/ablation_table.py "$out" "$1"
+  cat "$out/ablation-$1-table.log"
+}
+
 # quality MODEL FORMAT: first the control, then the format against bf16.
 quality() {
   local model limit=()
@@ -188,6 +228,19 @@ for name in $steps; do
       grep -E 'injected|ignored|test result' "$out/tests.log" | cut -c1-200
       ;;
     references) references ;;
+    ablation-driver)
+      step 120 ablation-driver python3 tools/dependent_graphs.py
+      cat "$out/ablation-driver.log"
+      ;;
+    ablation-tests)
+      for test in every_row_gives_the_bits_of_the_headline every_row_keeps_the_promises \
+        recording_rows_give_the_same_tokens a_fault_is_named_in_every_row \
+        dependent_graphs_give_the_bits_of_the_headline; do
+        step 100 "ablation-$test" "$bin/t" --test-threads=1 --nocapture --exact "$test"
+        grep -E '^test |injected|left out|test result' "$out/ablation-$test.log" | cut -c1-200
+      done
+      ;;
+    ablation-*) ablation "${name#ablation-}" ;;
     sanitizer) sanitizer ;;
     xray-*) xray "${name#xray-}" ;;
     soak-*-*) pair=${name#soak-} && soak "${pair%%-*}" "${pair#*-}" ;;

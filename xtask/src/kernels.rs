@@ -6,7 +6,7 @@ use monolith_kernels::cubin::Function;
 use monolith_kernels::cubin::{SHARED_BYTES, THREADS};
 use monolith_kernels::nvrtc::{Search, TOOLS};
 use monolith_kernels::source::{KERNEL, KERNELS};
-use monolith_kernels::{Arch, NVRTC_PACKAGE, Shape, Sources, Variant};
+use monolith_kernels::{Arch, NVRTC_PACKAGE, Shape, Sources, Variant, variant};
 use monolith_model::synth;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -34,8 +34,8 @@ pub fn tools(repo: &Repo) -> Result<Tools> {
     Ok(tools)
 }
 
-/// Compiles every row of the variant table into target/kernels, prints a table of the kernels, and
-/// fails if a kernel fails a check.
+/// Compiles every released row of the variant table into target/kernels, prints a table of the
+/// kernels, and fails if a kernel fails a check.
 pub fn run(repo: &Repo, tools: &Tools) -> Result<()> {
     let search = Search { named: Some(tools.home.clone()), ..Search::default() };
     let out = repo.target.join("kernels");
@@ -47,7 +47,8 @@ pub fn run(repo: &Repo, tools: &Tools) -> Result<()> {
     let mut tell = |kernel: &str, done: usize, total: usize| {
         say::line(format_args!("compiling {kernel} ({} of {total})", done + 1));
     };
-    let built = bundle::build(&Sources::ours(), &search, &Arch::ALL, &shapes, &out, &mut tell)?;
+    let (sources, rows) = (Sources::ours(), variant::released().collect::<Vec<_>>());
+    let built = bundle::build(&sources, &search, &rows, &Arch::ALL, &shapes, &out, &mut tell)?;
     let mut problems = Vec::new();
     say::line(heading());
     for kernel in &built {

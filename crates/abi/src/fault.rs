@@ -1,5 +1,6 @@
 //! The record of a step that did not end: who waited for what.
 
+use crate::dump::NO_BLOCK;
 use crate::{Phase, Role, WaitKind};
 
 /// What one role of one block waited for when the step aborted.
@@ -17,13 +18,14 @@ pub struct BlockWait {
     pub phase: Phase,
     /// Of which layer; `None` for a phase that occurs once a step.
     pub layer: Option<u16>,
-    /// Whose value it was: for an exchange another block, for the ring the block itself.
+    /// Whose value it was: for an exchange another block, for the ring the block itself; `NO_BLOCK`
+    /// for a count that lacks nobody in particular.
     pub producer: u16,
     /// Exchange: the unit. Ring: the stage.
     pub unit: u32,
-    /// Epoch or parity waited for.
+    /// Epoch, count or parity waited for.
     pub expected: u32,
-    /// Epoch or parity seen.
+    /// Epoch, count or parity seen.
     pub seen: u32,
 }
 
@@ -58,6 +60,10 @@ impl BlockWait {
         };
         let BlockWait { unit, expected, seen, producer, .. } = self;
         match self.kind {
+            WaitKind::Exchange if *producer == NO_BLOCK => format!(
+                "{place} from nobody in particular (counter at unit {unit}: expected a count of \
+                 {expected}, saw {seen})"
+            ),
             WaitKind::Exchange => format!(
                 "{place} from block {producer} (unit {unit}: expected epoch {expected}, saw {seen})"
             ),

@@ -1,13 +1,13 @@
 //! The same facts, written out for the other languages.
 
 use crate::formats::{TILE_ROWS, bf16, fp8};
-use crate::kernel::{self, Control, FaultRecord, StepArgs};
+use crate::kernel::{self, Control, FaultRecord, PhaseArgs, StepArgs, StepWords};
 use crate::step::{
     Dims, Epilogue, HEAD, LAYER_MATVECS, MATVECS, Matvec, RULES, SHARED, SharedField, Sizes, Tuning,
 };
 use crate::wire::{Derived, Kind, Named, Rule, define};
 use crate::xray::{self, XrayBlock, XrayHeader};
-use crate::{EventKind, Handoff, Launch, Moment, Phase, WaitKind, WeightFormat, dump};
+use crate::{Attention, EventKind, Handoff, Launch, Moment, Phase, WaitKind, WeightFormat, dump};
 use std::fmt::Write;
 
 /// A generated file: its path from the repository's root, and its text.
@@ -65,6 +65,7 @@ fn cuda() -> String {
     cuda_enum(&mut text, "EventKind", EventKind::ALL.iter().map(|kind| format!("{kind:?}")));
     cuda_enum(&mut text, "Moment", Moment::ALL.iter().map(|moment| format!("{moment:?}")));
     cuda_enum(&mut text, "Handoff", Handoff::ALL.iter().map(|of| format!("{of:?}")));
+    cuda_enum(&mut text, "Attention", Attention::ALL.iter().map(|of| format!("{of:?}")));
     cuda_enum(&mut text, "Launch", Launch::ALL.iter().map(|of| format!("{of:?}")));
     cuda_enum(&mut text, "WeightFormat", WeightFormat::ALL.iter().map(|of| format!("{of:?}")));
     for (name, value) in [
@@ -102,6 +103,8 @@ fn cuda() -> String {
     cuda_struct(&mut text, "XrayHeader", XrayHeader::FIELDS, size_of::<XrayHeader>());
     cuda_struct(&mut text, "XrayBlock", XrayBlock::FIELDS, size_of::<XrayBlock>());
     cuda_struct(&mut text, "StepArgs", StepArgs::FIELDS, size_of::<StepArgs>());
+    cuda_struct(&mut text, "StepWords", StepWords::FIELDS, size_of::<StepWords>());
+    cuda_struct(&mut text, "PhaseArgs", PhaseArgs::FIELDS, size_of::<PhaseArgs>());
     cuda_rules(&mut text, xray::RULES);
     text.push_str("}  // namespace abi\n");
     text

@@ -109,6 +109,41 @@ wire_struct! {
 }
 
 wire_struct! {
+    /// What differs from step to step, where a step is more than one launch: the kernels read it
+    /// from device memory, and a step's last kernel makes it the next step's.
+    StepWords {
+        /// [`StepArgs::logits`].
+        logits: u64, "float* @";
+        /// [`StepArgs::epoch`].
+        epoch: u32, "u32 @";
+        /// [`StepArgs::position`].
+        position: u32, "u32 @";
+        /// [`StepArgs::flags`].
+        flags: u32, "u32 @";
+        /// [`StepArgs::eos_count`].
+        eos_count: u32, "u32 @";
+        /// [`StepArgs::eos`].
+        eos: [u32; EOS_MAX], "u32 @[EOS_MAX]";
+        /// Blocks of the running step that have published the best of their logits.
+        arrived: u32, "u32 @";
+        /// Reserved; makes the size explicit.
+        reserved: u32, "u32 @";
+    }
+}
+
+wire_struct! {
+    /// The second parameter of a kernel that is one phase of a step.
+    PhaseArgs {
+        /// What differs from step to step.
+        step: u64, "StepWords* @";
+        /// The layer.
+        layer: u32, "u32 @";
+        /// Reserved; makes the size explicit.
+        reserved: u32, "u32 @";
+    }
+}
+
+wire_struct! {
     /// Words in device memory that outlive a launch.
     Control {
         /// Not 0: a block gave up; all blocks abort.
@@ -153,3 +188,4 @@ wire_struct! {
 
 const _: () = assert!(size_of::<FaultRecord>() == 64 && size_of::<Control>() == 16);
 const _: () = assert!(size_of::<StepArgs>() == 22 * 8 + 16 * 4);
+const _: () = assert!(size_of::<StepWords>() == 8 + 10 * 4 && size_of::<PhaseArgs>() == 16);

@@ -95,6 +95,24 @@ wire_enum! {
     Handoff {
         /// Value and epoch in one store; consumers poll the flagged word itself.
         FlagInData = 0, "flag";
+        /// Producers count the pieces that they have published, consumers poll the counter of those
+        /// that they need, then load the values.
+        Counter = 1, "counter";
+        /// Every block counts itself once a phase, and consumers wait for the whole grid.
+        Barrier = 2, "barrier";
+        /// The end of a kernel: the values are there when the next kernel begins.
+        Boundary = 3, "boundary";
+    }
+}
+
+wire_enum! {
+    /// Where attention stands in a layer, up to the positions that one block attends to. (Beyond,
+    /// its blocks hand partial results over to the O projection in either form.)
+    Attention {
+        /// In one phase with the O projection: each of its blocks attends for itself.
+        Fused = 0, "fused";
+        /// A phase of its own: a block a KV head attends, and hands the output over.
+        Apart = 1, "apart";
     }
 }
 
@@ -103,6 +121,13 @@ wire_enum! {
     Launch {
         /// One launch a step, all blocks resident.
         Cooperative = 0, "cooperative";
+        /// A kernel a phase, all of a step's in a graph.
+        Graph = 1, "graph";
+        /// The same with programmatic dependent launch: a kernel's blocks start before the kernel
+        /// before it has ended, and load weights meanwhile.
+        DependentGraph = 2, "dependent-graph";
+        /// The same kernels without a graph, one launch after the other.
+        Dependent = 3, "dependent";
     }
 }
 

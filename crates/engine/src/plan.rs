@@ -26,6 +26,8 @@ const CPU: Tuning = Tuning {
     kv_chunk: 1,
     kv_splits: 0,
     kv_local: 1,
+    residents: 0,
+    prefetch: 0,
     xray: 0,
 };
 

@@ -3,10 +3,17 @@
 //! A harness of its own (libtest-mimic): without a usable GPU the tests that need one are reported
 //! as ignored, and with `MONOLITH_NEEDS_GPU` set they fail.
 
+#[path = "cuda/ablation.rs"]
+mod ablation;
 mod common;
 #[path = "cuda/poison.rs"]
 mod poison;
 
+use ablation::{
+    a_fault_is_named_in_every_row, dependent_graphs_give_the_bits_of_the_headline,
+    every_row_gives_the_bits_of_the_headline, every_row_keeps_the_promises,
+    recording_rows_give_the_same_tokens,
+};
 use common::promises::{self, TOLERANCE, echo};
 use common::{decode, intermediates, pack, pack_as, random, random_codes};
 use libtest_mimic::{Arguments, Trial};
@@ -73,6 +80,11 @@ fn main() {
         a_recorded_step_is_the_same_step_with_everything_named
         what_cannot_be_run_is_refused_before_a_launch
         damaged_weights_are_an_error_and_not_a_token
+        every_row_gives_the_bits_of_the_headline
+        every_row_keeps_the_promises
+        recording_rows_give_the_same_tokens
+        a_fault_is_named_in_every_row
+        dependent_graphs_give_the_bits_of_the_headline
     ];
     let anywhere = tests![a_variant_of_another_format_is_refused];
     let trial = |(name, run): (&'static str, fn()), ignored: bool| {

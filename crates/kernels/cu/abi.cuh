@@ -50,10 +50,21 @@ enum class Moment : u32 {
 
 enum class Handoff : u32 {
   FlagInData = 0,
+  Counter = 1,
+  Barrier = 2,
+  Boundary = 3,
+};
+
+enum class Attention : u32 {
+  Fused = 0,
+  Apart = 1,
 };
 
 enum class Launch : u32 {
   Cooperative = 0,
+  Graph = 1,
+  DependentGraph = 2,
+  Dependent = 3,
 };
 
 enum class WeightFormat : u32 {
@@ -238,6 +249,36 @@ static_assert(__builtin_offsetof(StepArgs, injected_layer) == 224);
 static_assert(__builtin_offsetof(StepArgs, injected_phase) == 228);
 static_assert(__builtin_offsetof(StepArgs, delay_seed) == 232);
 static_assert(__builtin_offsetof(StepArgs, reserved) == 236);
+
+struct StepWords {
+  float* logits;
+  u32 epoch;
+  u32 position;
+  u32 flags;
+  u32 eos_count;
+  u32 eos[EOS_MAX];
+  u32 arrived;
+  u32 reserved;
+};
+static_assert(sizeof(StepWords) == 48, "as on the host");
+static_assert(__builtin_offsetof(StepWords, logits) == 0);
+static_assert(__builtin_offsetof(StepWords, epoch) == 8);
+static_assert(__builtin_offsetof(StepWords, position) == 12);
+static_assert(__builtin_offsetof(StepWords, flags) == 16);
+static_assert(__builtin_offsetof(StepWords, eos_count) == 20);
+static_assert(__builtin_offsetof(StepWords, eos) == 24);
+static_assert(__builtin_offsetof(StepWords, arrived) == 40);
+static_assert(__builtin_offsetof(StepWords, reserved) == 44);
+
+struct PhaseArgs {
+  StepWords* step;
+  u32 layer;
+  u32 reserved;
+};
+static_assert(sizeof(PhaseArgs) == 16, "as on the host");
+static_assert(__builtin_offsetof(PhaseArgs, step) == 0);
+static_assert(__builtin_offsetof(PhaseArgs, layer) == 8);
+static_assert(__builtin_offsetof(PhaseArgs, reserved) == 12);
 
 // A copy's tag: an `EventKind`, a `Phase`, the layer, and the size in units of 16 bytes.
 __host__ __device__ constexpr u32 copy_tag(u32 kind, u32 phase, u32 layer, u32 units) {

@@ -13,6 +13,8 @@ static_assert(HIDDEN % 256 == 0, "hidden: a multiple of 256");
 static_assert(INTERMEDIATE % 256 == 0, "intermediate: likewise");
 static_assert(Q_DIM % 256 == 0, "all query heads: likewise");
 static_assert(KV_CHUNK % CONSUMER_WARPS == 0, "a chunk divides among the warps");
+// A loader that waited for the copy of more stages ago would wait for one that it issues behind the wait.
+static_assert(FLIGHT <= STAGES && KV_FLIGHT <= STAGES && HEAD_FLIGHT <= STAGES, "a stage for each copy");
 static_assert(QKV_DIM % TILE_ROWS == 0 && HIDDEN % TILE_ROWS == 0, "whole tiles");
 
 }  // namespace shape

@@ -51,6 +51,10 @@ constexpr int KV_CHUNK = ML_KV_CHUNK;
 constexpr int KV_SPLITS = ML_KV_SPLITS;
 // Positions up to which every block of a KV head attends to all of them.
 constexpr int KV_LOCAL = ML_KV_LOCAL;
+// Blocks that share a multiprocessor: of one kernel and the next, where each is a phase.
+constexpr int RESIDENTS = ML_RESIDENTS;
+// 1 if a kernel of one phase asks for the next one's weights, else 0.
+constexpr int PREFETCH = ML_PREFETCH;
 // 1 if spans are recorded, else 0.
 constexpr int XRAY = ML_XRAY;
 
@@ -176,8 +180,44 @@ constexpr u64 PARTIALS_BASE = u64(LAYERS) * u64(LAYER_UNITS);
 constexpr u64 FINAL_BASE = u64(PARTIALS_BASE) + u64(LAYERS) * u64(LAYER_PARTIALS);
 // Units of a final slot: two a block, its largest logit and the logit's row.
 constexpr u64 FINAL_UNITS = 2 * u64(BLOCKS_MAX);
-// Units of all slots; the final slot exists twice, by the step's parity.
-constexpr u64 SLOT_UNITS = u64(FINAL_BASE) + 2 * u64(FINAL_UNITS);
+// Where the outputs of attention as a phase of its own begin; the final slot exists twice,
+// by the step's parity.
+constexpr u64 OUTPUTS_BASE = u64(FINAL_BASE) + 2 * u64(FINAL_UNITS);
+// From one KV head's output to the next: a unit a part of a pair of values.
+constexpr int OUTPUT_LINE = (PARTS * GROUP_DIM / 2 + LINE_UNITS - 1) / LINE_UNITS * LINE_UNITS;
+// From one layer's outputs to the next.
+constexpr int LAYER_OUTPUTS = KV_HEADS * OUTPUT_LINE;
+// Copies of a counter, so that not all warps poll one word: one for each consumer warp.
+constexpr int COUNTER_COPIES = CONSUMER_WARPS;
+// Units from one counter to the next: a line a copy.
+constexpr int COUNTER_LINE = COUNTER_COPIES * LINE_UNITS;
+// A layer's first counter of attention's outputs and partial results, one a KV head; those
+// of the queries, keys and values, one a KV head, come before.
+constexpr int ATTENTION_COUNTER = KV_HEADS;
+// Its counter of the output projection.
+constexpr int O_PROJ_COUNTER = ATTENTION_COUNTER + KV_HEADS;
+// Its first counter of SwiGLU, one a split of the down projection's columns.
+constexpr int GATE_UP_COUNTER = O_PROJ_COUNTER + 1;
+// Its counter of the down projection.
+constexpr int DOWN_COUNTER = GATE_UP_COUNTER + DOWN_SPLITS;
+// From one layer's counters to the next.
+constexpr int LAYER_COUNTERS = DOWN_COUNTER + 1;
+// Counters of a step.
+constexpr int STEP_COUNTERS = LAYERS * LAYER_COUNTERS;
+// Where the counters begin: a set for steps of either parity.
+constexpr u64 COUNTERS_BASE = u64(OUTPUTS_BASE) + u64(LAYERS) * u64(LAYER_OUTPUTS);
+// Units of a set.
+constexpr u64 COUNTERS_UNITS = u64(STEP_COUNTERS) * u64(COUNTER_LINE);
+// Where the residual stream lies between kernels of a phase each, a unit a pair of values:
+// the one that attention begins with, and the one that the MLP begins with.
+constexpr u64 RESIDUAL_BASE = u64(COUNTERS_BASE) + 2 * u64(COUNTERS_UNITS);
+// Units of one of them.
+constexpr int RESIDUAL_UNITS = CONSUMER_WARPS * RESIDUAL_FLOATS / 2;
+// Where the cosine and sine of the position's angles lie there, a unit a pair of
+// dimensions.
+constexpr u64 ANGLES_BASE = u64(RESIDUAL_BASE) + 2 * u64(RESIDUAL_UNITS);
+// Units of all slots.
+constexpr u64 SLOT_UNITS = u64(ANGLES_BASE) + u64(HEAD_PAIRS);
 // Rows of a round.
 constexpr int ROUND_ROWS = ROUND_TILES * TILE_ROWS;
 // Floats from one row's partial sums to the next: four to spare, for the banks.

@@ -1,4 +1,4 @@
-// Integer types without a header: NVRTC has no headers.
+// Types and arithmetic without a header: NVRTC has no headers.
 #pragma once
 
 using u8 = unsigned char;
@@ -9,3 +9,9 @@ static_assert(sizeof(u32) == 4 && sizeof(u64) == 8, "the sizes that the host mea
 
 __device__ __forceinline__ float bf16_low(u32 pair) { return __uint_as_float(pair << 16); }
 __device__ __forceinline__ float bf16_high(u32 pair) { return __uint_as_float(pair & 0xffff0000u); }
+
+// a b + c d. Of such a sum the compiler fuses one product with the addition, and rounds the other one first:
+// which, it chooses by the code around the sum. Said here, all kernels give the same bits.
+__device__ __forceinline__ float sum_of_products(float a, float b, float c, float d) {
+  return __fmaf_rn(a, b, __fmul_rn(c, d));
+}

@@ -1,6 +1,7 @@
 //! The GPU architectures that the kernels are compiled for, and their limits.
 
 use crate::{KernelError, Variant};
+use monolith_abi::Launch;
 use monolith_abi::step::Tuning;
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -35,7 +36,7 @@ const SM_90A: ArchRow = ArchRow {
         // FP8 waits for instructions, not for memory: with one copy fewer in flight, its hand-offs
         // are faster.
         let is_narrow = variant.format.bits() <= 8;
-        Tuning {
+        let in_step = Tuning {
             consumer_warps: 16,
             // 128 items of the O and down projections, 256 and 384 tiles of QKV and gate and up:
             // all whole.
@@ -48,6 +49,23 @@ const SM_90A: ArchRow = ArchRow {
             // weights leave less room for that.
             kv_local: if is_narrow { 256 } else { 128 },
             ..plain()
+        };
+        if !variant.is_by_phase() {
+            return in_step;
+        }
+        // Where every phase is a kernel, nobody waits behind its copies. Two blocks of successive
+        // kernels may share an SM, and so its memory: the second one's first stages fill while the
+        // first one computes.
+        let (stages, residents) = if overlaps(variant) { (4, 2) } else { (in_step.stages, 1) };
+        Tuning {
+            flight: stages,
+            kv_flight: stages,
+            low_water: 0,
+            head_flight: in_step.head_flight.min(stages),
+            stages,
+            residents,
+            prefetch: 1,
+            ..in_step
         }
     },
 };
@@ -58,15 +76,21 @@ const SM_120A: ArchRow = ArchRow {
     capability: 120,
     shared_bytes_max: 99 * 1024,
     has_e2m1: true,
-    tuning: |_| Tuning {
+    tuning: |variant| Tuning {
         consumer_warps: 16,
         grid: 128,
-        flight: 2,
+        flight: if variant.is_by_phase() { 3 } else { 2 },
+        kv_flight: 3,
         head_flight: 3,
         stages: 3,
         ..plain()
     },
 };
+
+/// Whether a kernel's blocks start while those of the kernel before it run.
+fn overlaps(variant: &Variant) -> bool {
+    matches!(variant.launch, Launch::DependentGraph | Launch::Dependent)
+}
 
 /// The numbers that are the same on both.
 const fn plain() -> Tuning {
@@ -82,6 +106,8 @@ const fn plain() -> Tuning {
         kv_chunk: 32,
         kv_splits: 16,
         kv_local: 192,
+        residents: 1,
+        prefetch: 0,
         xray: 0,
     }
 }

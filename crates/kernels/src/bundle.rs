@@ -2,8 +2,7 @@
 
 use crate::nvrtc::{Nvrtc, Search};
 use crate::source::{Sources, options, sha256};
-use crate::variant::TABLE;
-use crate::{Arch, CubinInfo, KernelError, Shape};
+use crate::{Arch, CubinInfo, KernelError, Shape, Variant};
 use serde::{Deserialize, Serialize};
 use std::fs;
 use std::path::Path;
@@ -54,18 +53,19 @@ pub struct Built {
 /// Callback for progress: the next kernel, how many are compiled, and the total.
 pub type Progress<'a> = dyn FnMut(&str, usize, usize) + 'a;
 
-/// Compiles every row of the variant table for these architectures and shapes into a folder, with
-/// a manifest. Needs NVRTC, but no GPU. Writes nothing before everything is compiled.
+/// Compiles rows of the variant table for these architectures and shapes into a folder, with a
+/// manifest. Needs NVRTC, but no GPU. Writes nothing before everything is compiled.
 ///
 /// # Errors
 /// NVRTC is not found, the sources do not compile, or a file cannot be written.
 pub fn kernels_build(
+    variants: &[&Variant],
     archs: &[Arch],
     shapes: &[Shape],
     out: &Path,
     progress: &mut Progress,
 ) -> Result<Vec<Built>, KernelError> {
-    build(&Sources::ours(), &Search::from_env(), archs, shapes, out, progress)
+    build(&Sources::ours(), &Search::from_env(), variants, archs, shapes, out, progress)
 }
 
 /// [`kernels_build`] with given sources and compiler.
@@ -75,21 +75,22 @@ pub fn kernels_build(
 pub fn build(
     sources: &Sources,
     search: &Search,
+    variants: &[&Variant],
     archs: &[Arch],
     shapes: &[Shape],
     out: &Path,
     progress: &mut Progress,
 ) -> Result<Vec<Built>, KernelError> {
-    let nvrtc = Nvrtc::load(search).map_err(|error| error.wanted("every row of the table"))?;
+    let nvrtc = Nvrtc::load(search).map_err(|error| error.wanted("the rows of the table"))?;
     let (mut built, mut cubins) = (Vec::new(), Vec::new());
-    let total = shapes.len() * TABLE.len() * archs.len();
+    let total = shapes.len() * variants.len() * archs.len();
     for shape in shapes {
-        for variant in TABLE {
+        for &variant in variants {
             for &arch in archs {
                 progress(&format!("{} {arch} {shape}", variant.name), built.len(), total);
                 let options = options(arch, shape, variant);
                 let begun = Instant::now();
-                let compiled = nvrtc.compile(sources, arch, &options)?;
+                let compiled = nvrtc.compile(&sources.of(variant), arch, &options)?;
                 let took = begun.elapsed();
                 let info = CubinInfo::read(&compiled.cubin)?;
                 let key = sources.key(&options);

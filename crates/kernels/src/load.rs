@@ -2,7 +2,7 @@
 
 use crate::cache::Cache;
 use crate::nvrtc::{LoadError, Nvrtc, Search};
-use crate::source::{KERNEL, KERNELS, Sources, options, sha256};
+use crate::source::{Sources, options, sha256};
 use crate::{Arch, CubinInfo, KernelError, Shape, Variant, embedded};
 use std::borrow::Cow;
 use std::path::PathBuf;
@@ -75,7 +75,8 @@ impl Loader {
     /// Those of [`load`].
     pub fn load(&self, arch: Arch, shape: &Shape, variant: &Variant) -> Result<Cubin, KernelError> {
         let cubin = self.find(arch, shape, variant)?;
-        let bytes = cubin.info.shared_bytes(KERNEL);
+        let kernels = variant.kernels().iter();
+        let bytes = kernels.map(|kernel| cubin.info.shared_bytes(kernel)).max().unwrap_or(0);
         if bytes > arch.shared_bytes_max().into() {
             return Err(KernelError::SharedMemory { shape: shape.to_string(), bytes, arch });
         }
@@ -86,7 +87,7 @@ impl Loader {
         let options = options(arch, shape, variant);
         let key = self.sources.key(&options);
         if let Some((_, bytes)) = embedded::find(&key) {
-            return cubin(bytes.into(), Origin::Embedded, key, arch);
+            return cubin(bytes.into(), Origin::Embedded, key, arch, variant);
         }
         let nvrtc = match Nvrtc::load(&self.search) {
             Ok(nvrtc) => nvrtc,
@@ -94,14 +95,14 @@ impl Loader {
         };
         let version = nvrtc.version();
         if let Some(found) = self.cache.as_ref().and_then(|cache| cache.get(&key, version))
-            && let Ok(cubin) = from_cache(found, &key, arch)
+            && let Ok(cubin) = from_cache(found, &key, arch, variant)
         {
             return Ok(cubin);
         }
         let begun = Instant::now();
-        let compiled = nvrtc.compile(&self.sources, arch, &options)?;
+        let compiled = nvrtc.compile(&self.sources.of(variant), arch, &options)?;
         let origin = Origin::Compiled(begun.elapsed());
-        let mut cubin = cubin(compiled.cubin.into(), origin, key, arch)?;
+        let mut cubin = cubin(compiled.cubin.into(), origin, key, arch, variant)?;
         cubin.warnings.extend(Some(compiled.log).filter(|log| !log.is_empty()));
         if let Some(cache) = &self.cache
             && let Err(error) = cache.put(&cubin.key, version, &cubin.bytes)
@@ -121,7 +122,7 @@ impl Loader {
         variant: &Variant,
     ) -> Result<Cubin, KernelError> {
         if let Some(found) = self.cache.as_ref().and_then(|cache| cache.get_any(key))
-            && let Ok(cubin) = from_cache(found, key, arch)
+            && let Ok(cubin) = from_cache(found, key, arch, variant)
         {
             return Ok(cubin);
         }
@@ -129,9 +130,14 @@ impl Loader {
     }
 }
 
-fn from_cache(found: (PathBuf, Vec<u8>), key: &str, arch: Arch) -> Result<Cubin, KernelError> {
+fn from_cache(
+    found: (PathBuf, Vec<u8>),
+    key: &str,
+    arch: Arch,
+    variant: &Variant,
+) -> Result<Cubin, KernelError> {
     let (path, bytes) = found;
-    cubin(bytes.into(), Origin::Cached(path), key.into(), arch)
+    cubin(bytes.into(), Origin::Cached(path), key.into(), arch, variant)
 }
 
 /// Reads the facts that the cubin states, and refuses a cubin that is not ours.
@@ -140,12 +146,13 @@ fn cubin(
     origin: Origin,
     key: String,
     arch: Arch,
+    variant: &Variant,
 ) -> Result<Cubin, KernelError> {
     let info = CubinInfo::read(&bytes)?;
     if info.capability != arch.capability() {
         return Err(KernelError::cubin(format!("it is for sm_{}, not {arch}", info.capability)));
     }
-    if let Some(name) = KERNELS.iter().find(|name| info.kernel(name).is_none()) {
+    if let Some(name) = variant.kernels().iter().find(|name| info.kernel(name).is_none()) {
         return Err(KernelError::cubin(format!("it has no kernel {name}")));
     }
     Ok(Cubin { bytes, info, origin, key, warnings: Vec::new() })

@@ -4,7 +4,7 @@
 //! finds only in its own folders. We load that library first, from NVRTC's folder. The loader then
 //! reuses it, and nobody has to set `LD_LIBRARY_PATH`.
 
-use crate::source::{ENTRY, Sources};
+use crate::source::Sources;
 use crate::{Arch, KernelError};
 use libloading::Library;
 use std::env;
@@ -186,7 +186,7 @@ impl Nvrtc {
     ) -> Result<Compiled, KernelError> {
         self.check_arch(arch)?;
         let entry = sources.entry().ok_or_else(|| KernelError::Compile {
-            log: format!("{ENTRY} is not among the sources"),
+            log: format!("{} is not among the sources", sources.entry_name()),
         })?;
         let program = self.program(&entry, sources)?;
         let options: Vec<CString> = options.iter().map(|option| text(option)).collect();
@@ -208,7 +208,7 @@ impl Nvrtc {
     }
 
     fn program(&self, entry: &str, sources: &Sources) -> Result<Created<'_>, KernelError> {
-        let (entry, name) = (text(entry), text(ENTRY));
+        let (entry, name) = (text(entry), text(sources.entry_name()));
         let headers: Vec<(CString, CString)> =
             sources.headers().map(|(name, content)| (text(name), text(&content))).collect();
         let names: Vec<Text> = headers.iter().map(|(name, _)| name.as_ptr()).collect();

@@ -8,10 +8,24 @@ use std::collections::BTreeMap;
 
 /// The file that is compiled. It includes the others, by their path from its folder.
 pub const ENTRY: &str = "entry/megakernel.cu";
+/// The file that is compiled for a row whose step is a kernel a phase.
+pub const ENTRY_OF_PHASES: &str = "entry/phases.cu";
 /// The kernel's name in the cubin.
 pub const KERNEL: &str = "monolith_step";
 /// Both kernels' names: of short texts, and of long ones.
 pub const KERNELS: [&str; 2] = [KERNEL, "monolith_step_split"];
+/// The kernels' names where every phase is one, in order of use; attention and the O projection of
+/// short texts, then of long ones.
+pub const KERNELS_OF_PHASES: [&str; 8] = [
+    "monolith_qkv",
+    "monolith_attention",
+    "monolith_o_proj",
+    "monolith_attention_split",
+    "monolith_o_proj_split",
+    "monolith_gate_up",
+    "monolith_down",
+    "monolith_head",
+];
 /// Options that do not depend on the kernel. NVRTC lacks two builtins of nvcc and clang: the
 /// generated header checks itself with one, and the sources write minus infinity with the other.
 const COMMON_OPTIONS: [&str; 4] = [
@@ -26,6 +40,7 @@ const KEY_VERSION: &str = "monolith kernel 1";
 /// A set of CUDA sources, by path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sources {
+    entry: &'static str,
     files: BTreeMap<Cow<'static, str>, Cow<'static, str>>,
 }
 
@@ -33,13 +48,26 @@ impl Sources {
     /// Returns the sources in cu/.
     pub fn ours() -> Sources {
         let files = embedded::SOURCES.iter();
-        Sources { files: files.map(|(name, text)| ((*name).into(), (*text).into())).collect() }
+        let files = files.map(|(name, text)| ((*name).into(), (*text).into())).collect();
+        Sources { entry: ENTRY, files }
+    }
+
+    /// Returns the same sources with the entry of a row of the table.
+    #[must_use]
+    pub fn of(&self, variant: &Variant) -> Sources {
+        Sources { entry: variant.entry(), files: self.files.clone() }
+    }
+
+    /// The path of the file that is compiled: [`ENTRY`], or another row's.
+    pub const fn entry_name(&self) -> &'static str {
+        self.entry
     }
 
     /// Returns other sources, for tests: path and text. One of them is [`ENTRY`].
     pub fn new(files: impl IntoIterator<Item = (String, String)>) -> Sources {
         let files = files.into_iter();
-        Sources { files: files.map(|(name, text)| (name.into(), text.into())).collect() }
+        let files = files.map(|(name, text)| (name.into(), text.into())).collect();
+        Sources { entry: ENTRY, files }
     }
 
     /// Returns the path and text of every file.
@@ -47,14 +75,14 @@ impl Sources {
         self.files.iter().map(|(name, text)| (&**name, &**text))
     }
 
-    /// Returns the text of [`ENTRY`], if it exists, as the compiler gets it.
+    /// Returns the entry's text, if it exists, as the compiler gets it.
     pub(crate) fn entry(&self) -> Option<String> {
-        self.files.get(ENTRY).map(|text| self.resolved(ENTRY, text))
+        self.files.get(self.entry).map(|text| self.resolved(self.entry, text))
     }
 
     /// Returns the other files, as the compiler gets them: path and text.
     pub(crate) fn headers(&self) -> impl Iterator<Item = (&str, String)> {
-        let files = self.files.iter().filter(|(name, _)| *name != ENTRY);
+        let files = self.files.iter().filter(|(name, _)| *name != self.entry);
         files.map(|(name, text)| (&**name, self.resolved(name, text)))
     }
 

@@ -1,9 +1,10 @@
 //! The variant table: every kernel is a row of it.
 
+use crate::source::{ENTRY, ENTRY_OF_PHASES, KERNELS, KERNELS_OF_PHASES};
 use crate::{Arch, KernelError, Shape};
 use monolith_abi::formats::FormatMap;
 use monolith_abi::step::{Step, Tuning, shared_bytes};
-use monolith_abi::{Handoff, Launch, WeightFormat};
+use monolith_abi::{Attention, Handoff, Launch, WeightFormat};
 
 /// A row: the compile-time constants, and the instructions that the machine code must have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,6 +17,8 @@ pub struct Variant {
     pub head_format: WeightFormat,
     /// How a hand-off works.
     pub handoff: Handoff,
+    /// Whether attention is a phase of its own.
+    pub attention: Attention,
     /// How the blocks are launched.
     pub launch: Launch,
     /// Whether spans are recorded.
@@ -34,6 +37,7 @@ const BF16_FLAG: Variant = Variant {
     format: WeightFormat::Bf16,
     head_format: WeightFormat::Bf16,
     handoff: Handoff::FlagInData,
+    attention: Attention::Fused,
     launch: Launch::Cooperative,
     xray: false,
     // Tensor cores; the bulk copies of the weight stream; the mbarriers of its ring.
@@ -51,17 +55,95 @@ const FP8_FLAG: Variant = Variant {
 const FP8_HEAD_BF16: Variant =
     Variant { name: "fp8-head-bf16-flag", head_format: WeightFormat::Bf16, ..FP8_FLAG };
 
-/// Every variant. A row that records spans follows the row whose time they show.
-pub const TABLE: &[Variant] = &[
+impl Variant {
+    const fn apart(self, name: &'static str) -> Variant {
+        Variant { name, attention: Attention::Apart, ..self }
+    }
+
+    const fn handed(self, name: &'static str, handoff: Handoff) -> Variant {
+        Variant { name, handoff, ..self }
+    }
+
+    const fn by_phase(self, name: &'static str, launch: Launch) -> Variant {
+        Variant { name, handoff: Handoff::Boundary, launch, ..self }
+    }
+
+    const fn recording(self, name: &'static str) -> Variant {
+        Variant { name, xray: true, ..self }
+    }
+}
+
+/// The rows that the ablation measures besides a basic one, for a format: the same arithmetic with
+/// other hand-offs, and with attention apart. Each has a row that records it, unless every phase is
+/// a kernel.
+macro_rules! ablation {
+    ($base:expr, $format:literal) => {
+        [
+            $base.apart(concat!($format, "-flag-apart")),
+            $base.apart("").recording(concat!($format, "-flag-apart-xray")),
+            $base.handed(concat!($format, "-counter"), Handoff::Counter),
+            $base.handed("", Handoff::Counter).recording(concat!($format, "-counter-xray")),
+            $base.handed(concat!($format, "-barrier"), Handoff::Barrier),
+            $base.handed("", Handoff::Barrier).recording(concat!($format, "-barrier-xray")),
+            $base.by_phase(concat!($format, "-graph"), Launch::Graph),
+            $base.by_phase("", Launch::Graph).apart(concat!($format, "-graph-apart")),
+            $base.by_phase(concat!($format, "-dependent"), Launch::Dependent),
+            $base.by_phase("", Launch::Dependent).apart(concat!($format, "-dependent-apart")),
+            $base.by_phase(concat!($format, "-dependent-graph"), Launch::DependentGraph),
+            $base
+                .by_phase("", Launch::DependentGraph)
+                .apart(concat!($format, "-dependent-graph-apart")),
+        ]
+    };
+}
+
+const RELEASED: [Variant; 6] = [
     BF16_FLAG,
-    Variant { name: "bf16-flag-xray", xray: true, ..BF16_FLAG },
+    BF16_FLAG.recording("bf16-flag-xray"),
     FP8_FLAG,
-    Variant { name: "fp8-flag-xray", xray: true, ..FP8_FLAG },
+    FP8_FLAG.recording("fp8-flag-xray"),
     FP8_HEAD_BF16,
-    Variant { name: "fp8-head-bf16-flag-xray", xray: true, ..FP8_HEAD_BF16 },
+    FP8_HEAD_BF16.recording("fp8-head-bf16-flag-xray"),
 ];
+const ABLATION: [[Variant; 12]; 2] = [ablation!(BF16_FLAG, "bf16"), ablation!(FP8_FLAG, "fp8")];
+
+/// Every variant: the released ones, then those that only the ablation measures.
+pub const TABLE: &[Variant] = &ALL;
+
+static ALL: [Variant; RELEASED.len() + ABLATION.as_flattened().len()] = {
+    let mut all = [BF16_FLAG; RELEASED.len() + ABLATION.as_flattened().len()];
+    let (released, others) = all.split_at_mut(RELEASED.len());
+    released.copy_from_slice(&RELEASED);
+    others.copy_from_slice(ABLATION.as_flattened());
+    all
+};
+
+/// The variants that a release embeds. The others are compiled where they run.
+pub fn released() -> impl Iterator<Item = &'static Variant> {
+    TABLE.iter().filter(|variant| variant.is_released())
+}
 
 impl Variant {
+    /// Returns whether every phase is a kernel.
+    pub fn is_by_phase(&self) -> bool {
+        self.launch != Launch::Cooperative
+    }
+
+    /// Returns the path of the file that is compiled for the row.
+    pub fn entry(&self) -> &'static str {
+        if self.is_by_phase() { ENTRY_OF_PHASES } else { ENTRY }
+    }
+
+    /// Returns the names of the row's kernels.
+    pub fn kernels(&self) -> &'static [&'static str] {
+        if self.is_by_phase() { &KERNELS_OF_PHASES } else { &KERNELS }
+    }
+
+    /// Returns whether a release embeds the row.
+    pub fn is_released(&self) -> bool {
+        RELEASED.iter().any(|row| row.name == self.name)
+    }
+
     /// Returns the row of this name.
     ///
     /// # Errors
@@ -99,7 +181,13 @@ impl Variant {
     /// architecture's row says, or fewer if the model's activation is wide.
     pub fn step(&self, arch: Arch, shape: &Shape) -> Step {
         let wanted = arch.tuning(self);
-        let with = |stages| Step::of(shape.dims(), Tuning { stages, ..wanted });
+        // A loader that waited for the copy of more stages ago would wait for its own next.
+        let with = |stages: usize| {
+            let Tuning { flight, kv_flight, head_flight, .. } = wanted;
+            let [flight, kv_flight, head_flight] =
+                [flight, kv_flight, head_flight].map(|most| most.min(stages));
+            Step::of(shape.dims(), Tuning { stages, flight, kv_flight, head_flight, ..wanted })
+        };
         let room = (arch.shared_bytes_max() as usize).saturating_sub(STATIC_BYTES);
         let fewer = (1..=wanted.stages).rev().map(with);
         let mut steps = fewer.skip_while(|step| shared_bytes(step) > room);
@@ -133,6 +221,7 @@ impl Variant {
                 ("ML_FORMAT", self.format as usize),
                 ("ML_HEAD_FORMAT", self.head_format as usize),
                 ("ML_HANDOFF", self.handoff as usize),
+                ("ML_ATTENTION", self.attention as usize),
                 ("ML_LAUNCH", self.launch as usize),
                 ("ML_SHARED_BYTES", shared_bytes(&step)),
             ]

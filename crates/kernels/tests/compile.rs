@@ -6,12 +6,13 @@
 mod harness;
 
 use harness::tests;
+use monolith_abi::WeightFormat;
 use monolith_kernels::arch::ArchRow;
 use monolith_kernels::cache::Cache;
 use monolith_kernels::cubin::{SHARED_BYTES, THREADS};
 use monolith_kernels::nvrtc::{Nvrtc, Search};
 use monolith_kernels::source::{ENTRY, KERNEL, KERNELS, options};
-use monolith_kernels::variant::TABLE;
+use monolith_kernels::variant::{TABLE, released};
 use monolith_kernels::{
     Arch, Cubin, CubinInfo, KernelError, Loader, Origin, Shape, Sources, bundle,
 };
@@ -34,6 +35,7 @@ fn main() {
         a_folder_of_kernels_has_a_manifest_and_forgets_old_ones
         larger_dense_models_compile_with_as_many_stages_as_fit
         a_new_architecture_is_a_row
+        the_rows_of_the_ablation_compile
     ];
     let anywhere = tests![
         without_compiler_and_cache_the_message_says_what_to_do
@@ -194,12 +196,13 @@ fn a_folder_of_kernels_has_a_manifest_and_forgets_old_ones() {
     let folder = tempfile::tempdir().unwrap();
     let build = |sources: &Sources, archs: &[Arch]| {
         let search = Search::from_env();
-        bundle::build(sources, &search, archs, &[shape()], folder.path(), &mut |_, _, _| ())
+        let rows: Vec<_> = released().collect();
+        bundle::build(sources, &search, &rows, archs, &[shape()], folder.path(), &mut |_, _, _| ())
             .unwrap()
     };
     let count = || fs::read_dir(folder.path()).unwrap().count();
     let built = build(&fixture(), &Arch::ALL);
-    let all = Arch::ALL.len() * TABLE.len();
+    let all = Arch::ALL.len() * released().count();
     assert_eq!((built.len(), count()), (all, all + 1));
     let text = fs::read(folder.path().join(bundle::MANIFEST)).unwrap();
     let manifest: bundle::Manifest = serde_json::from_slice(&text).unwrap();
@@ -210,7 +213,7 @@ fn a_folder_of_kernels_has_a_manifest_and_forgets_old_ones() {
     }
     fs::write(folder.path().join("mine.txt"), "stays").unwrap();
     build(&changed("ptx.cuh", "THREADS", "/**/ THREADS"), &[Arch::SM_90A]);
-    assert_eq!(count(), TABLE.len() + 2);
+    assert_eq!(count(), released().count() + 2);
 }
 
 /// The fixture's cubin, or some bytes where there is no compiler.
@@ -264,13 +267,36 @@ fn larger_dense_models_compile_with_as_many_stages_as_fit() {
         let full = monolith_model::Config::qwen3_0_6b();
         let config = monolith_model::Config { hidden, intermediate, layers, heads, ..full };
         let shape = Shape::of(&config).unwrap();
-        for variant in TABLE.iter().filter(|variant| !variant.xray) {
+        for variant in released().filter(|variant| !variant.xray) {
             let options = options(Arch::SM_90A, &shape, variant);
             let compiled = nvrtc.compile(&Sources::ours(), Arch::SM_90A, &options).unwrap();
             let info = CubinInfo::read(&compiled.cubin).unwrap();
             let bytes = info.shared_bytes(KERNEL);
             assert!(bytes <= u64::from(Arch::SM_90A.shared_bytes_max()), "{shape}: {bytes}");
             assert!(bytes > 180_000, "{shape}: {bytes}: a stage more would fit");
+        }
+    }
+}
+
+/// The rows that no release embeds.
+fn the_rows_of_the_ablation_compile() {
+    let nvrtc = Nvrtc::for_tests();
+    let shape = Shape::of(&synth::shape("qwen3-0.6b").unwrap()).unwrap();
+    let arch = Arch::SM_90A;
+    let others = TABLE.iter().filter(|row| !row.is_released() && !row.xray);
+    for variant in others.filter(|row| row.format == WeightFormat::Bf16) {
+        let options = options(arch, &shape, variant);
+        let compiled = nvrtc.compile(&Sources::ours().of(variant), arch, &options).unwrap();
+        assert_eq!(compiled.log, "", "{}", variant.name);
+        let info = CubinInfo::read(&compiled.cubin).unwrap();
+        for kernel in variant.kernels() {
+            let function = info.kernel(kernel).unwrap();
+            let place = format!("{}, {kernel}: {function:?}", variant.name);
+            assert_eq!(function.threads_max, Some(variant.threads(arch)), "{place}");
+            // A few words, most of them of the kernels for long texts.
+            let most = if kernel.ends_with("_split") { 48 } else { 8 };
+            assert!(function.frame_bytes <= most, "{place}");
+            assert!(info.shared_bytes(kernel) <= u64::from(arch.shared_bytes_max()), "{place}");
         }
     }
 }
@@ -287,7 +313,7 @@ fn a_new_architecture_is_a_row() {
     };
     let nvrtc = Nvrtc::for_tests();
     let arch = Arch::of_row(&SM_100A);
-    for variant in TABLE {
+    for variant in released() {
         let options = options(arch, &shape(), variant);
         let compiled = nvrtc.compile(&Sources::ours(), arch, &options).unwrap();
         let info = CubinInfo::read(&compiled.cubin).unwrap();

@@ -8,7 +8,7 @@ mod harness;
 use harness::tests;
 use monolith_kernels::nvrtc::Nvrtc;
 use monolith_kernels::source::{KERNEL, options};
-use monolith_kernels::variant::TABLE;
+use monolith_kernels::variant::{TABLE, released};
 use monolith_kernels::{Arch, CubinInfo, Shape, Sources, Variant};
 use monolith_model::synth;
 use object::{Object, ObjectSection};
@@ -63,7 +63,7 @@ fn headline_builds_are_those_of_sources_without_the_xray() {
     let (without, calls) = without_calls(&sources);
     assert!(calls >= 20, "{calls} calls: are they still on lines of their own?");
     for arch in Arch::ALL {
-        for variant in TABLE.iter().filter(|variant| !variant.xray) {
+        for variant in released().filter(|variant| !variant.xray) {
             let (with, info) = code(&nvrtc, &sources, arch, variant);
             let (stripped, stripped_info) = code(&nvrtc, &without, arch, variant);
             assert_eq!(info, stripped_info, "{} on {arch}", variant.name);
@@ -86,7 +86,8 @@ fn headline(variant: &Variant) -> &'static Variant {
 }
 
 fn every_row_has_its_recording_row_and_back() {
-    for variant in TABLE {
+    // Nothing ties one kernel's records to the next one's.
+    for variant in TABLE.iter().filter(|variant| !variant.is_by_phase()) {
         let (headline, recorded) = (headline(variant), recorded(variant));
         assert!(!headline.xray && recorded.xray);
         assert_eq!(headline.recorded(), Some(recorded));

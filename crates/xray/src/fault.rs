@@ -1,5 +1,6 @@
 //! The file of a step that timed out, and its chain of waits: which block waited for which.
 
+use monolith_abi::dump::NO_BLOCK;
 use monolith_abi::fault::{BlockWait, FaultDump};
 use monolith_abi::{Phase, Role, WaitKind};
 use serde::{Deserialize, Serialize};
@@ -131,7 +132,8 @@ pub fn read(bytes: &[u8]) -> Result<FaultDump, FaultFileError> {
         position: file.position,
         timeout_ns: file.patience_ns,
     };
-    let blocks = |wait: &BlockWait| [wait.block, wait.producer];
+    let producer = |wait: &BlockWait| Some(wait.producer).filter(|&block| block != NO_BLOCK);
+    let blocks = |wait: &BlockWait| [Some(wait.block), producer(wait)].into_iter().flatten();
     let stray = |&block: &u16| block >= dump.blocks;
     let stray = dump.waits.iter().chain([&dump.cause]).flat_map(blocks).find(stray);
     match stray {
@@ -180,6 +182,8 @@ pub enum ChainEnd {
     Itself(u16),
     /// The block waited for its own ring, not for another block.
     Ring(u16),
+    /// The block waited for a count of blocks, which does not say who is missing.
+    Nobody(u16),
     /// Blocks waited for one another (a deadlock); the chain comes back to this block first.
     Circle(u16),
 }
@@ -196,6 +200,9 @@ pub fn chain(dump: &FaultDump) -> (Vec<&BlockWait>, ChainEnd) {
         let last = links[links.len() - 1];
         if last.kind != WaitKind::Exchange {
             return (links, ChainEnd::Ring(last.block));
+        }
+        if last.producer == NO_BLOCK {
+            return (links, ChainEnd::Nobody(last.block));
         }
         if last.producer == last.block {
             return (links, ChainEnd::Itself(last.block));
@@ -252,6 +259,10 @@ fn words_of(end: ChainEnd) -> String {
         ChainEnd::Ring(block) => {
             format!("block {block} waited for its own ring, not for another block")
         }
+        ChainEnd::Nobody(block) => format!(
+            "block {block} had all values that it needed, and waited for others to be counted: \
+             nobody in particular"
+        ),
         ChainEnd::Circle(block) => {
             format!(
                 "block {block} is listed above: from there on the blocks waited for one another"

@@ -62,6 +62,10 @@ wire_inputs! {
         kv_splits;
         /// Positions up to which every block of a KV head attends to all of them.
         kv_local;
+        /// Blocks that share a multiprocessor: of one kernel and the next, where each is a phase.
+        residents;
+        /// 1 if a kernel of one phase asks for the next one's weights, else 0.
+        prefetch;
         /// 1 if spans are recorded, else 0.
         xray;
     }
@@ -213,8 +217,44 @@ wire_sizes! {
         final_base: u64 = partials_base + layers * layer_partials;
         /// Units of a final slot: two a block, its largest logit and the logit's row.
         final_units: u64 = 2 * blocks_max;
-        /// Units of all slots; the final slot exists twice, by the step's parity.
-        slot_units: u64 = final_base + 2 * final_units;
+        /// Where the outputs of attention as a phase of its own begin; the final slot exists twice,
+        /// by the step's parity.
+        outputs_base: u64 = final_base + 2 * final_units;
+        /// From one KV head's output to the next: a unit a part of a pair of values.
+        output_line: int = (parts * group_dim / 2 + line_units - 1) / line_units * line_units;
+        /// From one layer's outputs to the next.
+        layer_outputs: int = kv_heads * output_line;
+        /// Copies of a counter, so that not all warps poll one word: one for each consumer warp.
+        counter_copies: int = consumer_warps;
+        /// Units from one counter to the next: a line a copy.
+        counter_line: int = counter_copies * line_units;
+        /// A layer's first counter of attention's outputs and partial results, one a KV head; those
+        /// of the queries, keys and values, one a KV head, come before.
+        attention_counter: int = kv_heads;
+        /// Its counter of the output projection.
+        o_proj_counter: int = attention_counter + kv_heads;
+        /// Its first counter of SwiGLU, one a split of the down projection's columns.
+        gate_up_counter: int = o_proj_counter + 1;
+        /// Its counter of the down projection.
+        down_counter: int = gate_up_counter + down_splits;
+        /// From one layer's counters to the next.
+        layer_counters: int = down_counter + 1;
+        /// Counters of a step.
+        step_counters: int = layers * layer_counters;
+        /// Where the counters begin: a set for steps of either parity.
+        counters_base: u64 = outputs_base + layers * layer_outputs;
+        /// Units of a set.
+        counters_units: u64 = step_counters * counter_line;
+        /// Where the residual stream lies between kernels of a phase each, a unit a pair of values:
+        /// the one that attention begins with, and the one that the MLP begins with.
+        residual_base: u64 = counters_base + 2 * counters_units;
+        /// Units of one of them.
+        residual_units: int = consumer_warps * residual_floats / 2;
+        /// Where the cosine and sine of the position's angles lie there, a unit a pair of
+        /// dimensions.
+        angles_base: u64 = residual_base + 2 * residual_units;
+        /// Units of all slots.
+        slot_units: u64 = angles_base + head_pairs;
 
         /// Rows of a round.
         round_rows: int = round_tiles * tile_rows;
@@ -335,6 +375,8 @@ mod tests {
             kv_chunk: 32,
             kv_splits: 16,
             kv_local: 192,
+            residents: 1,
+            prefetch: 0,
             xray: 1,
         };
         let sizes = Sizes::of(&dims, &tuning);
@@ -345,7 +387,11 @@ mod tests {
         assert_eq!((sizes.gate_up_per, sizes.gate_up_line), (12, 16));
         assert_eq!(sizes.layer_units, 128 * (16 + 32 + 16 + 16));
         assert_eq!(sizes.layer_partials, 16 * 16 * 80);
-        assert_eq!(sizes.slot_units, 28 * (10_240 + 20_480) + 1024);
+        assert_eq!(sizes.outputs_base, 28 * (10_240 + 20_480) + 1024);
+        assert_eq!((sizes.layer_outputs, sizes.layer_counters), (2048, 20));
+        assert_eq!(sizes.counters_base, sizes.outputs_base + 28 * 2048);
+        assert_eq!(sizes.residual_base, sizes.counters_base + 2 * 28 * 20 * 256);
+        assert_eq!(sizes.slot_units, sizes.residual_base + 2 * 512 + 64);
         assert_eq!(dims.defines()[0], ("ML_HIDDEN".to_owned(), 1024));
         assert_eq!(tuning.defines().len(), Tuning::FIELDS.len());
     }

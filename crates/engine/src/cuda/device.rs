@@ -6,25 +6,16 @@ use cudarc::driver::{CudaContext, CudaFunction, CudaStream, DriverError, PinnedH
 use cudarc::nvrtc::Ptx;
 use monolith_abi::kernel::{FAULT_FILLED, FaultRecord};
 use monolith_abi::step::{Step, shared_bytes};
-use monolith_kernels::source::KERNELS;
 use monolith_kernels::{Arch, KernelError, Shape, Variant};
 use monolith_model::Config;
 use std::sync::Arc;
-
-/// The two kernels of a step.
-#[derive(Debug)]
-pub(super) struct Kernels {
-    /// For texts so short that every block of a KV head attends to all positions.
-    pub(super) local: CudaFunction,
-    /// For longer ones.
-    pub(super) split: CudaFunction,
-}
 
 /// A GPU with the kernel loaded.
 pub(super) struct Gpu {
     pub(super) context: Arc<CudaContext>,
     pub(super) stream: Arc<CudaStream>,
-    pub(super) kernels: Kernels,
+    /// The row's kernels, in its order.
+    pub(super) kernels: Vec<CudaFunction>,
     pub(super) kernel_key: String,
     pub(super) cubin_sha256: String,
     pub(super) nvrtc: Option<String>,
@@ -82,6 +73,9 @@ fn find(device: usize) -> Result<(Arc<CudaContext>, String, Arch), EngineError> 
     Ok((context, name, arch))
 }
 
+/// A multiprocessor's memory, in percent of what can be shared memory.
+const CARVEOUT_ALL_SHARED: i32 = 100;
+
 /// Finds the GPU and loads the kernel for it.
 pub(super) fn open(device: usize, variant: &Variant, config: &Config) -> Result<Gpu, EngineError> {
     let shape = Shape::of(config).map_err(KernelError::from)?;
@@ -89,14 +83,19 @@ pub(super) fn open(device: usize, variant: &Variant, config: &Config) -> Result<
     let cubin = monolith_kernels::load(arch, &shape, variant)?;
     let step = variant.step(arch, &shape);
     let module = context.load_module(Ptx::from_binary(cubin.bytes.to_vec())).map_err(gpu_error)?;
-    let kernel = |name: &str| {
+    let dynamic = CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
+    let carveout = CUfunction_attribute::CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT;
+    let find = |name: &&str| {
         let kernel = module.load_function(name)?;
-        let dynamic = CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
         kernel.set_attribute(dynamic, shared_bytes(&step) as i32)?;
+        if variant.is_by_phase() {
+            // The same of all kernels, or an SM would have to be empty between two of them.
+            kernel.set_attribute(carveout, CARVEOUT_ALL_SHARED)?;
+        }
         Ok(kernel)
     };
-    let [local, split] = KERNELS.map(|name| kernel(name).map_err(gpu_error));
-    let kernels = Kernels { local: local?, split: split? };
+    let kernels: Result<Vec<_>, _> = variant.kernels().iter().map(find).collect();
+    let kernels = kernels.map_err(gpu_error)?;
     let count = CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT;
     let multiprocessors = context.attribute(count).map_err(gpu_error)? as usize;
     let rate = CUdevice_attribute::CU_DEVICE_ATTRIBUTE_CLOCK_RATE;

@@ -2,7 +2,7 @@
 
 use super::producer::Producers;
 use crate::EngineError;
-use monolith_abi::dump::NO_LAYER;
+use monolith_abi::dump::{NO_BLOCK, NO_LAYER};
 use monolith_abi::fault::{BlockWait, FaultDump};
 use monolith_abi::kernel::{FAULT_FILLED, FaultRecord};
 use monolith_abi::{Phase, Role, WaitKind};
@@ -15,7 +15,10 @@ pub(super) const BLOCK_RECORDS: usize = 2;
 fn wait_from(record: &FaultRecord, role: Role, producers: &Producers) -> Option<BlockWait> {
     let kind = WaitKind::from_id(u8::try_from(record.kind).ok()?)?;
     let producer = match kind {
-        WaitKind::Exchange => producers.of_unit(record.unit as usize) as u32,
+        WaitKind::Exchange => {
+            let producer = producers.of_unit(record.unit as usize);
+            producer.map_or(u32::from(NO_BLOCK), |block| block as u32)
+        }
         WaitKind::RingFull | WaitKind::RingEmpty => record.block,
     };
     Some(BlockWait {
@@ -127,6 +130,27 @@ mod tests {
                 assert!(said.contains(&wanted) && said.starts_with("block 9"), "{said}");
                 assert!(said.contains("2s"), "{said}");
             }
+        }
+    }
+
+    #[test]
+    fn a_counter_names_its_phase_and_nobody() {
+        let step = step();
+        let sizes = step.sizes;
+        let counter = 3 * sizes.layer_counters + sizes.down_counter;
+        for parity in [0, 1] {
+            let set = sizes.counters_base + parity * sizes.counters_units;
+            let said = error(&FaultRecord {
+                kind: WaitKind::Exchange as u32,
+                layer: 3,
+                phase: Phase::Down as u32,
+                unit: (set + counter * sizes.counter_line + 5 * sizes.line_units) as u32,
+                expected: 128,
+                seen: 127,
+                ..FaultRecord::default()
+            });
+            assert!(said.contains("down of layer 3 from nobody in particular"), "{said}");
+            assert!(said.contains("expected a count of 128, saw 127"), "{said}");
         }
     }
 

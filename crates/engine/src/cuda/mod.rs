@@ -157,7 +157,7 @@ impl CudaEngine {
         buffers.point(&stream, &mut args);
         args.fault = fault.device_address();
         args.epoch = options.epoch_before;
-        let launch = launch::strategy(variant.launch, gpu.kernels, &gpu.step, blocks);
+        let launch = launch::strategy(variant, gpu.kernels, &gpu.step, blocks, &stream, &args)?;
         Ok(CudaEngine {
             info: EngineInfo {
                 engine: "cuda",

@@ -3,7 +3,7 @@
 use super::{Buffers, CudaOptions};
 use crate::EngineError;
 use cudarc::driver::{CudaStream, DevicePtr, DeviceRepr};
-use monolith_abi::kernel::StepArgs;
+use monolith_abi::kernel::{PhaseArgs, StepArgs};
 use monolith_pack::{LayerSection, Pack, Section};
 use std::sync::Arc;
 
@@ -14,6 +14,13 @@ pub(super) struct Param(pub(super) StepArgs);
 // SAFETY: plain numbers in C layout, without padding; the kernel's own struct is generated from
 // the same list and asserts the same offsets.
 unsafe impl DeviceRepr for Param {}
+
+/// [`PhaseArgs`] as a kernel parameter.
+#[repr(transparent)]
+pub(super) struct PhaseParam(pub(super) PhaseArgs);
+
+// SAFETY: as of `Param`.
+unsafe impl DeviceRepr for PhaseParam {}
 
 /// Returns the parameters that are the same in every step, except the buffers' addresses.
 pub(super) fn args(

@@ -24,22 +24,37 @@ impl Producers {
         self.step().dims.layers
     }
 
-    /// Returns the owner of a unit; units are counted from the first slot.
-    pub(super) fn of_unit(&self, unit: usize) -> usize {
+    /// Returns the owner of a unit, or `None` of a counter; units are counted from the first slot.
+    pub(super) fn of_unit(&self, unit: usize) -> Option<usize> {
         let sizes = &self.step().sizes;
+        if unit >= sizes.counters_base {
+            return None;
+        }
+        if let Some(within) = unit.checked_sub(sizes.outputs_base) {
+            let kv_head = within % sizes.layer_outputs / sizes.output_line;
+            return Some(self.of_item(output_item(0, kv_head, self.step().dims.kv_heads)));
+        }
         if let Some(within) = unit.checked_sub(sizes.final_base) {
-            return within % sizes.final_units / 2;
+            return Some(within % sizes.final_units / 2);
         }
         if let Some(within) = unit.checked_sub(sizes.partials_base) {
-            return self.of_partial(within % sizes.layer_partials / sizes.partial_line);
+            return Some(self.of_partial(within % sizes.layer_partials / sizes.partial_line));
         }
         let within = unit % sizes.layer_units;
-        self.output_at(within).map_or(0, |output| self.of_output(output, within))
+        Some(self.output_at(within).map_or(0, |output| self.of_output(output, within)))
     }
 
     /// Returns the phase whose output a unit is, and its layer ([`NO_LAYER`] for the LM head).
     pub(super) fn place_of_unit(&self, unit: usize) -> (Phase, u16) {
         let sizes = &self.step().sizes;
+        if let Some(within) = unit.checked_sub(sizes.counters_base) {
+            let counter = within % sizes.counters_units / sizes.counter_line;
+            let phase = self.counted(counter % sizes.layer_counters);
+            return (phase, (counter / sizes.layer_counters) as u16);
+        }
+        if let Some(within) = unit.checked_sub(sizes.outputs_base) {
+            return (Phase::Attention, (within / sizes.layer_outputs) as u16);
+        }
         if unit >= sizes.final_base {
             return (Phase::LmHead, NO_LAYER);
         }
@@ -49,6 +64,19 @@ impl Producers {
         let phase =
             self.output_at(unit % sizes.layer_units).map_or(Phase::Qkv, |output| output.phase);
         (phase, (unit / sizes.layer_units) as u16)
+    }
+
+    /// The phase that a layer's counter counts.
+    fn counted(&self, counter: usize) -> Phase {
+        let sizes = &self.step().sizes;
+        let firsts = [
+            (sizes.down_counter, Phase::Down),
+            (sizes.gate_up_counter, Phase::GateUp),
+            (sizes.o_proj_counter, Phase::OProj),
+            (sizes.attention_counter, Phase::Attention),
+        ];
+        let of = firsts.into_iter().find(|&(first, _)| counter >= first);
+        of.map_or(Phase::Qkv, |(_, phase)| phase)
     }
 
     /// The phase's output in whose slot a unit lies; `within` counts from the layer's first.
@@ -75,7 +103,12 @@ impl Producers {
     fn of_partial(&self, slot: usize) -> usize {
         let Step { dims, sizes, .. } = self.step();
         let (head, rank) = (slot / sizes.splits, slot % sizes.splits);
-        let item = output_item(rank, head / sizes.group_heads, dims.kv_heads);
+        self.of_item(output_item(rank, head / sizes.group_heads, dims.kv_heads))
+    }
+
+    /// Returns the owner of an item of the O projection.
+    fn of_item(&self, item: usize) -> usize {
+        let Step { dims, sizes, .. } = self.step();
         owner_of_piece(item, self.plan.workers, sizes.ranks * dims.kv_heads)
     }
 }

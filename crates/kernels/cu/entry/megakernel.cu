@@ -74,6 +74,7 @@ template <bool IS_LOCAL>
 __device__ __forceinline__ void step(const abi::StepArgs& args) {
   extern __shared__ __align__(128) u8 memory[];
   Shared& shared = *reinterpret_cast<Shared*>(memory);
+  Handoff::begin(args);
   xray::begin();
   if (threadIdx.x < sizeof(shared.zeros) / sizeof(u32)) reinterpret_cast<u32*>(shared.zeros)[threadIdx.x] = 0;
   if (threadIdx.x < shape::HEAD_PAIRS) {

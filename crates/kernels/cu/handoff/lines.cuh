@@ -10,16 +10,16 @@
 // has read all it needs.
 #pragma once
 #include "../xray.cuh"
-#include "slot.cuh"
-#include "unit.cuh"
+#include "publish.cuh"
 
-struct Lines {
-  // Makes a pair of values visible to the next phase.
-  __device__ static __forceinline__ void publish(const abi::StepArgs& args, const Slot& slot, int place,
-                                                 float2 values) {
-    if (withholds(args, slot)) return;
-    ptx::store_relaxed(slot.units + place, unit_of(values, args.epoch));
-  }
+struct Lines : Publisher {
+  static constexpr bool COUNTS_PIECES = false, COUNTS_BLOCKS = false;
+
+  // Every unit says itself that it is there.
+  __device__ static __forceinline__ void begin(const abi::StepArgs&) {}
+  __device__ static __forceinline__ void finish_pieces(const abi::StepArgs&, const Shared&, const Slot&, int,
+                                                       int) {}
+  __device__ static __forceinline__ void finish_phase(const abi::StepArgs&, const Shared&, const Slot&) {}
 
   // Looks at up to `N` units of a slot, those for which `used(at)` holds, at `place(at)`: the loads are on
   // their way when it returns.
@@ -33,9 +33,9 @@ struct Lines {
   // After `look`: waits until all of the units have been published. All that are missing are loaded in one go,
   // so that a wait is one trip to L2 however many arrive late. Returns false on abort; does not wait if the
   // block has failed.
-  template <int N, class Place>
+  template <int N, class Used, class Place>
   __device__ static __forceinline__ bool poll(const abi::StepArgs& args, const Shared& shared,
-                                              ::xray::Notes& log, const Slot& slot, Place place,
+                                              ::xray::Notes& log, const Slot& slot, Used, Place place,
                                               u64 (&units)[N]) {
     const u32 epoch = args.epoch;
     bool all = true;

@@ -7,6 +7,13 @@ struct Slot {
   u64* units;
   u32 layer;
   abi::Phase phase;
+  // What a gather needs of it, for hand-offs that count: a KV head's part, or that of a split of columns; and
+  // how many ranks publish it.
+  u32 group = 0, ranks = 1;
+
+  __device__ __forceinline__ Slot of(u32 group, u32 ranks = 1) const {
+    return {units, layer, phase, group, ranks};
+  }
 };
 
 __device__ __forceinline__ Slot slot_of(const abi::StepArgs& args, u32 layer, abi::Phase phase,

@@ -22,4 +22,9 @@ __device__ __forceinline__ float2 values_of(u64 unit) {
           __uint_as_float(__funnelshift_l(low, high, 24) & 0xffffff00u)};
 }
 
+// A word, all of it, and the low 16 bits of the epoch.
+__device__ __forceinline__ u64 unit_of_word(u32 word, u32 epoch) { return u64(word) << 32 | (epoch & 0xffffu); }
+
+__device__ __forceinline__ u32 word_of(u64 unit) { return u32(unit >> 32); }
+
 __device__ __forceinline__ bool is_of(u64 unit, u32 epoch) { return ((u32(unit) ^ epoch) & 0xffffu) == 0; }

@@ -21,6 +21,21 @@ __device__ __forceinline__ u32 pair_address(const u32* words, u32 lane) {
   return ptx::shared_address(words + lane - within + within % 4 * 2 + within / 4);
 }
 
+// The words of a pair of columns, a part each: what `set` stores, to the bit.
+__device__ __forceinline__ void split(float2 values, u32 (&words)[shape::PARTS]) {
+#pragma unroll
+  for (u32 part = 0; part < shape::PARTS; part++) {
+    words[part] = ptx::bf16_pair(values.x, values.y);
+    values.x -= bf16_low(words[part]);
+    values.y -= bf16_high(words[part]);
+  }
+}
+
+// Stores one of them.
+__device__ __forceinline__ void set_part(u32 address, u32 part, u32 word) {
+  ptx::store_shared_at(address + part * STRIDE * 4, word);
+}
+
 // Stores a pair of columns.
 __device__ __forceinline__ void set(u32 address, float2 values) {
 #pragma unroll

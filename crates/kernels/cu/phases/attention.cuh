@@ -6,6 +6,10 @@
 // less. Beyond, chunks of positions go to the ranks round-robin as in flash-decoding (split-KV), and
 // the ranks exchange their results among themselves.
 //
+// Attention may also be a phase of its own (APART): up to KV_LOCAL positions the first rank alone attends and
+// hands the output over, as the O projection multiplies it. Beyond, the exchange of the ranks' results is that
+// hand-off.
+//
 // Within a block it is flash-decoding again: a warp has a group of GROUP positions. Scores and sums of values
 // are products of the tensor cores; keys and values come through the ring, ahead of the queries. The queries,
 // and the weights of the positions, are B operands of which each query head has a column a bf16 part. Two
@@ -100,8 +104,8 @@ __device__ __forceinline__ float4 weigh_and_rotate(const Consumer& my, int pair,
   const float4 angles = reinterpret_cast<const float4*>(my.memory().angles)[pair];
   const float a = x.x * bf16_low(weights.x), b = x.y * bf16_high(weights.x);
   const float c = x.z * bf16_low(weights.y), d = x.w * bf16_high(weights.y);
-  return {a * angles.x - c * angles.y, b * angles.z - d * angles.w, c * angles.x + a * angles.y,
-          d * angles.z + b * angles.w};
+  return {sum_of_products(a, angles.x, -c, angles.y), sum_of_products(b, angles.z, -d, angles.w),
+          sum_of_products(c, angles.x, a, angles.y), sum_of_products(d, angles.z, b, angles.w)};
 }
 
 // Stores a pair and its partner of a query, in parts, where every warp loads its B operand from: words as the
@@ -125,11 +129,11 @@ __device__ __forceinline__ void gather_heads(Consumer& my, int kv_head, uint2 we
   const auto used = [&](int) { return mine.is_used; };
   const auto place = [&](int at) { return mine.place(kv_head, at); };
   u64 units[2];
-  gather(my, slot_of(my.args, my.layer, abi::Phase::Qkv, shape::QKV_SLOT), used, place, units);
+  gather(my, slot_of(my.args, my.layer, abi::Phase::Qkv, shape::QKV_SLOT).of(kv_head), used, place, units);
   xray::note(my.log, abi::Moment::Gathered);
   const float2 low = values_of(units[0]), high = values_of(units[1]);
   float4 x = {low.x, low.y, high.x, high.y};
-  float squares = (x.x * x.x + x.y * x.y) + (x.z * x.z + x.w * x.w);
+  float squares = sum_of_products(x.x, x.x, x.y, x.y) + sum_of_products(x.z, x.z, x.w, x.w);
   if (mine.is_value()) {
     const u32 pair = ptx::bf16_pair(x.x, x.y), partner = ptx::bf16_pair(x.z, x.w);
     x = {bf16_low(pair), bf16_high(pair), bf16_low(partner), bf16_high(partner)};
@@ -286,7 +290,7 @@ __device__ __forceinline__ void keep_partial(Consumer& my, const Weighed& sums, 
   if (!is_first) {
     largest = fmaxf(largest, kept_largest);
     factor = ptx::exp2(sums.largest - largest), before = ptx::exp2(kept_largest - largest);
-    weight = weight * factor + kept_weight * before;
+    weight = sum_of_products(weight, factor, kept_weight, before);
     __syncwarp();
   }
 #pragma unroll
@@ -295,7 +299,8 @@ __device__ __forceinline__ void keep_partial(Consumer& my, const Weighed& sums, 
     float2 output = {sum[0] + sum[1], sum[2] + sum[3]};
     if (!is_first) {
       const float2 kept = to[8 * at];
-      output = {output.x * factor + kept.x * before, output.y * factor + kept.y * before};
+      output = {sum_of_products(output.x, factor, kept.x, before),
+                sum_of_products(output.y, factor, kept.y, before)};
     }
     if (is_used) to[8 * at] = output;
   }
@@ -318,8 +323,8 @@ __device__ __forceinline__ void score_newest(Consumer& my) {
 #pragma unroll
   for (int head = 0; head < HEADS; head++) {
     const float4 query = reinterpret_cast<const float4*>(my.memory().heads[head])[my.lane()];
-    float sum = (query.x * bf16_low(key.x) + query.y * bf16_high(key.x)) +
-                (query.z * bf16_low(key.y) + query.w * bf16_high(key.y));
+    float sum = sum_of_products(query.x, bf16_low(key.x), query.y, bf16_high(key.x)) +
+                sum_of_products(query.z, bf16_low(key.y), query.w, bf16_high(key.y));
 #pragma unroll
     for (int distance = 16; distance > 0; distance /= 2) sum += __shfl_xor_sync(~0u, sum, distance);
     if (my.lane() != 0) continue;
@@ -361,15 +366,20 @@ __device__ __forceinline__ void attend(Consumer& my, int kv_head, const Share& s
   // Pinned, or what follows from it would be computed before the first layer and kept in registers.
   const u32 cached = ptx::pinned(my.args.position);
   const int rounds = share.rounds(cached);
-  ahead();
   int count = min(ROUNDS, rounds);
   u32 full = 0;
-  if (rounds > 0) full = wait_for_stages(my, WAITS * count, my.layer, abi::Phase::Attention);
+  const auto take_first = [&] {
+    ahead();
+    if (rounds > 0) full = wait_for_stages(my, WAITS * count, my.layer, abi::Phase::Attention);
+  };
+  // The queries of a kernel of one phase are there before its keys.
+  if (!BY_PHASE) take_first();
   const Gathered mine(my);
   const uint2 weights = norm_weights(my, !mine.is_query(), mine.pair);
   xray::note(my.log, abi::Moment::AskedHeads, my.layer);
   inject_delay(my.args, my.layer, abi::Phase::Qkv);
   gather_heads(my, kv_head, weights);
+  if (BY_PHASE) take_first();
   xray::note(my.log, abi::Moment::Arrived);
   my.sync();
   xray::note(my.log, abi::Moment::Passed);
@@ -486,8 +496,8 @@ __device__ __forceinline__ Outputs merge(Consumer& my, const Share& share) {
       const float* from = result < groups ? outputs_of(my, result, head) + 2 * pair : newest;
       const float2 output = *reinterpret_cast<const float2*>(from);
       if (result >= results) continue;
-      sums.pairs[at].x += output.x * mine;
-      sums.pairs[at].y += output.y * mine;
+      sums.pairs[at].x = __fmaf_rn(output.x, mine, sums.pairs[at].x);
+      sums.pairs[at].y = __fmaf_rn(output.y, mine, sums.pairs[at].y);
     }
   };
   add(0), add(1);
@@ -513,6 +523,20 @@ __device__ __forceinline__ Slot partials_of(const abi::StepArgs& args, u32 layer
   u64* units = args.slots + shape::PARTIALS_BASE + u64(layer) * shape::LAYER_PARTIALS +
                u64(head * shape::SPLITS + rank) * shape::PARTIAL_LINE;
   return {units, layer, abi::Phase::Attention};
+}
+
+// What attention hands over of a KV head is published, by all of the block's warps.
+__device__ __forceinline__ void finish_head(Consumer& my, const Slot& to, int kv_head) {
+  if (!Handoff::COUNTS_PIECES) return;
+  my.sync();
+  if (my.warp() == 0) Handoff::finish_pieces(my.args, my.shared, to, kv_head, kv_head + 1);
+}
+
+// All that this block hands over.
+__device__ __forceinline__ void finish_heads(Consumer& my, const Slot& to) {
+  if (!Handoff::COUNTS_BLOCKS) return;
+  my.sync();
+  if (my.warp() == 0) Handoff::finish_phase(my.args, my.shared, to);
 }
 
 // Publishes this block's share.
@@ -547,7 +571,7 @@ __device__ __forceinline__ void gather_shares(Consumer& my, const Item& item, in
 #pragma unroll
   for (int at = 0; at < Output::LANE_PAIRS; at++) {
     const int pair = pair_of(my, at), head = pair / HEAD_PAIRS;
-    const Slot from = partials_of(my.args, my.layer, item.kv_head * HEADS + head, 0);
+    const Slot from = partials_of(my.args, my.layer, item.kv_head * HEADS + head, 0).of(item.kv_head, splits);
     const auto rank = [&](int of) { return group + of / 2 * shape::ITEM_TILES; };
     const auto used = [&](int of) { return rank(of) < splits; };
     const auto place = [&](int of) {
@@ -587,7 +611,8 @@ __device__ __forceinline__ void keep_merged(Consumer& my) {
   const float largest = fmaxf(fmaxf(scores.x, scores.y), fmaxf(scores.z, scores.w));
   const float factor[4] = {ptx::exp2(scores.x - largest), ptx::exp2(scores.y - largest),
                            ptx::exp2(scores.z - largest), ptx::exp2(scores.w - largest)};
-  const float weights = (sums.x * factor[0] + sums.y * factor[1]) + (sums.z * factor[2] + sums.w * factor[3]);
+  const float weights =
+      sum_of_products(sums.x, factor[0], sums.y, factor[1]) + sum_of_products(sums.z, factor[2], sums.w, factor[3]);
   const float scale = Output::Format::X_SCALE * ptx::reciprocal(weights);
 #pragma unroll
   for (int at = 0; at < Output::LANE_PAIRS; at++) {
@@ -666,7 +691,7 @@ __device__ __forceinline__ void attend_locally(Consumer& my) {
     attend(my, item.kv_head, Share{0, 1}, ahead);
     xray::note(my.log, abi::Moment::Entered, xray::matvec(my.layer, O_PROJ_ROW));
     const u32 x = share_outputs(my, merge(my, Share{0, 1}));
-    multiply<1, Output::STEPS>(my, x, a, buffer);
+    multiply<1, Output::STEPS, Output::CHAINS>(my, x, a, buffer);
     end_round(my, buffer);
     if (item.rank == 0) write_newest(my, item.kv_head);
   }
@@ -685,8 +710,10 @@ __device__ __forceinline__ void exchange_shares(Consumer& my, int splits) {
     const Share share = {item.rank, splits};
     attend(my, item.kv_head, share, [] {});
     publish_share(my, item, merge(my, share));
+    finish_head(my, partials_of(my.args, my.layer, 0, 0), item.kv_head);
     if (share.has_newest(my.args.position)) write_newest(my, item.kv_head);
   }
+  finish_heads(my, partials_of(my.args, my.layer, 0, 0));
 }
 
 __device__ __forceinline__ void project_shares(Consumer& my, int splits) {
@@ -698,21 +725,105 @@ __device__ __forceinline__ void project_shares(Consumer& my, int splits) {
     // Before a second item: slower warps may still read the first one's sums.
     if (index > 0) my.sync();
     xray::note(my.log, abi::Moment::Entered, xray::matvec(my.layer, O_PROJ_ROW));
-    take_output_weights(my, a);
+    if (!BY_PHASE) take_output_weights(my, a);
     wait_for_buffer(my, buffer);
     gather_shares(my, item_at(my, index), splits);
     xray::note(my.log, abi::Moment::Arrived);
     my.sync();
     xray::note(my.log, abi::Moment::Passed);
     keep_merged(my);
-    multiply<1, Output::STEPS>(my, my.x_operand, a, buffer);
+    if (BY_PHASE) take_output_weights(my, a);
+    multiply<1, Output::STEPS, Output::CHAINS>(my, my.x_operand, a, buffer);
+    end_round(my, buffer);
+  }
+}
+
+// ---- attention as a phase of its own, up to KV_LOCAL positions
+
+// The output of a KV head's query heads: of every pair the words of its parts.
+__device__ __forceinline__ Slot output_of(const Consumer& my, int kv_head) {
+  u64* units = my.args.slots + shape::OUTPUTS_BASE + u64(my.layer) * shape::LAYER_OUTPUTS +
+               u64(kv_head) * shape::OUTPUT_LINE;
+  return {units, my.layer, abi::Phase::Attention};
+}
+
+// Publishes the output of a KV head: the words that share_outputs would store.
+__device__ __forceinline__ void publish_output(Consumer& my, int kv_head, const Outputs& sums) {
+  const Slot to = output_of(my, kv_head);
+  const float factor = Output::Format::X_SCALE * ptx::reciprocal(sums.weight);
+#pragma unroll
+  for (int at = 0; at < OUTPUTS; at++) {
+    const float2 output = sums.pairs[at];
+    if (my.lane() >= 8 || !has_outputs(my) || has_failed(my.shared)) continue;
+    const int pair = slice_of(my) * (Output::SLICE_COLUMNS / 2) + output_pair(my, at);
+    u32 words[shape::PARTS];
+    activation::split({output.x * factor, output.y * factor}, words);
+#pragma unroll
+    for (int part = 0; part < shape::PARTS; part++) {
+      Handoff::publish_word(my.args, to, shape::PARTS * pair + part, words[part]);
+    }
+  }
+}
+
+// Gathers the warp's slice of a KV head's output, as its activation.
+__device__ __forceinline__ void gather_output(Consumer& my, int kv_head) {
+  xray::note(my.log, abi::Moment::AskedPartials, my.layer);
+  inject_delay(my.args, my.layer, abi::Phase::Attention);
+  constexpr int PARTS = shape::PARTS;
+  const auto used = [&](int of) { return of / PARTS * 32 + my.lane() < Output::SLICE_COLUMNS / 2; };
+  const auto place = [&](int of) { return PARTS * pair_of(my, of / PARTS) + of % PARTS; };
+  u64 units[PARTS * Output::LANE_PAIRS];
+  gather(my, output_of(my, kv_head).of(kv_head), used, place, units);
+  xray::note(my.log, abi::Moment::Gathered);
+#pragma unroll
+  for (int of = 0; of < PARTS * Output::LANE_PAIRS; of++) {
+    if (used(of)) activation::set_part(my.x_pair() + of / PARTS * 32 * 4, of % PARTS, word_of(units[of]));
+  }
+  __syncwarp();
+}
+
+// The first ranks attend to all positions and publish the output.
+__device__ __forceinline__ void attend_apart(Consumer& my) {
+#pragma unroll 1
+  for (int index = 0; index < items_of(my); index++) {
+    my.begin_phase(abi::Phase::OProj);
+    const Item item = item_at(my, index);
+    // Items are in order of their ranks.
+    if (item.rank > 0) break;
+    xray::note(my.log, abi::Moment::Attends, my.layer);
+    // A warp that is behind may still read the scores of the item before.
+    if (index > 0) my.sync();
+    attend(my, item.kv_head, Share{0, 1}, [] {});
+    publish_output(my, item.kv_head, merge(my, Share{0, 1}));
+    finish_head(my, output_of(my, 0), item.kv_head);
+    write_newest(my, item.kv_head);
+  }
+  finish_heads(my, output_of(my, 0));
+}
+
+// The O projection of an output that other blocks have handed over.
+__device__ __forceinline__ void project_output(Consumer& my) {
+#pragma unroll 1
+  for (int index = 0; index < items_of(my); index++) {
+    my.begin_phase(abi::Phase::OProj);
+    const int buffer = my.round % 2;
+    uint4 a[Output::STEPS];
+    xray::note(my.log, abi::Moment::Entered, xray::matvec(my.layer, O_PROJ_ROW));
+    if (!BY_PHASE) take_output_weights(my, a);
+    wait_for_buffer(my, buffer);
+    gather_output(my, item_at(my, index).kv_head);
+    if (BY_PHASE) take_output_weights(my, a);
+    multiply<1, Output::STEPS, Output::CHAINS>(my, my.x_operand, a, buffer);
     end_round(my, buffer);
   }
 }
 
 template <bool IS_LOCAL>
 __device__ __forceinline__ void attend_and_project(Consumer& my) {
-  if constexpr (IS_LOCAL) {
+  if constexpr (IS_LOCAL && APART) {
+    attend_apart(my);
+    project_output(my);
+  } else if constexpr (IS_LOCAL) {
     attend_locally(my);
   } else {
     const int splits = splits_of(my.args);

@@ -108,6 +108,52 @@ __device__ __forceinline__ void begin_residual(Consumer& my, u32 token) {
   }
 }
 
+// The residual stream between kernels of a phase each, a unit a pair: qkv leaves one of the two for gate and up,
+// which leaves the other one for the next layer's qkv, or for the head. So no kernel writes what others of its
+// blocks read.
+template <class W>
+__device__ __forceinline__ u64* carried(const Consumer& my, bool out) {
+  const int which = (W::ROW.phase == abi::Phase::GateUp) == out;
+  return my.args.slots + shape::RESIDUAL_BASE + which * shape::RESIDUAL_UNITS +
+         my.warp() * (shape::RESIDUAL_FLOATS / 2) + my.lane();
+}
+
+// This lane's pairs of it, loaded with the partial sums: one trip to L2 for both. Empty where the stream stays
+// in the block.
+template <class W, bool LOADS>
+struct Carried {
+  __device__ __forceinline__ void load(const Consumer&) {}
+  __device__ __forceinline__ void keep(Consumer&) {}
+};
+template <class W>
+struct Carried<W, true> {
+  u64 pairs[W::LANE_PAIRS];
+
+  __device__ __forceinline__ void load(const Consumer& my) {
+#pragma unroll
+    for (int at = 0; at < W::LANE_PAIRS; at++) pairs[at] = ptx::load_relaxed(carried<W>(my, false) + at * 32);
+  }
+
+  __device__ __forceinline__ void keep(Consumer& my) {
+#pragma unroll
+    for (int at = 0; at < W::LANE_PAIRS; at++) {
+      residual(my, at) = {__uint_as_float(u32(pairs[at])), __uint_as_float(u32(pairs[at] >> 32))};
+    }
+  }
+};
+
+// Leaves it for the next kernels: every block has all of it, so one block does.
+template <class W>
+__device__ __forceinline__ void carry(Consumer& my) {
+  if (blockIdx.x != 0 || W::ROW.phase == abi::Phase::LmHead) return;
+#pragma unroll
+  for (int at = 0; at < W::LANE_PAIRS; at++) {
+    const float2 pair = residual(my, at);
+    ptx::store_relaxed(carried<W>(my, true) + at * 32,
+                       u64(__float_as_uint(pair.y)) << 32 | __float_as_uint(pair.x));
+  }
+}
+
 // The sum of `COUNT` values, as a tree.
 template <int COUNT>
 __device__ __forceinline__ float2 sum_of(const u64* units) {
@@ -123,7 +169,7 @@ __device__ __forceinline__ float2 sum_of(const u64* units) {
 template <int N, class Used, class Place>
 __device__ __forceinline__ void gather(Consumer& my, const Slot& from, Used used, Place place, u64 (&units)[N]) {
   Handoff::look(my.args, from, used, place, units);
-  if (!Handoff::poll(my.args, my.shared, my.log, from, place, units)) my.fail();
+  if (!Handoff::poll(my.args, my.shared, my.log, from, used, place, units)) my.fail();
 }
 
 // A phase's partial sums `From` of this lane's pairs of the residual stream.
@@ -131,6 +177,7 @@ template <class W, class From>
 struct PartialSums {
   static constexpr int N = W::LANE_PAIRS * From::SUMS;
   u64 units[N];
+  Carried<W, BY_PHASE> before;
 
   // Which of a lane's pairs a unit is of.
   __device__ static __forceinline__ int pair(const Consumer& my, int at) {
@@ -141,15 +188,20 @@ struct PartialSums {
     return [&my](int at) { return From::place(W::pair_of(pair(my, at), my.warp()), at % From::SUMS); };
   }
 
+  __device__ static __forceinline__ auto used(const Consumer& my) {
+    return [&my](int at) { return W::has_pair(pair(my, at), my.warp()); };
+  }
+
   __device__ __forceinline__ void look(const Consumer& my, const Slot& from) {
     inject_delay(my.args, from.layer, from.phase);
-    const auto used = [&](int at) { return W::has_pair(pair(my, at), my.warp()); };
-    Handoff::look(my.args, from, used, place(my), units);
+    before.load(my);
+    Handoff::look(my.args, from, used(my), place(my), units);
   }
 
   // Adds them to the residual stream.
   __device__ __forceinline__ void add(Consumer& my, const Slot& from) {
-    if (!Handoff::poll(my.args, my.shared, my.log, from, place(my), units)) my.fail();
+    if (!Handoff::poll(my.args, my.shared, my.log, from, used(my), place(my), units)) my.fail();
+    before.keep(my);
 #pragma unroll
     for (int at = 0; at < W::LANE_PAIRS; at++) {
       if (!W::has_pair(at * 32 + my.lane(), my.warp())) continue;
@@ -170,11 +222,9 @@ __device__ __forceinline__ void keep(Consumer& my, int mine, float2 value) {
 // The sums of a tile's rows 8 i + lane / 4, i of 0 and 1, over the columns of `STEPS` steps: of both parts
 // of the activation, in lanes that are multiples of four.
 // `squares`, a lane's part of another sum, is added up over the warp meanwhile: shuffles and MMAs take turns.
-template <int TILES, int STEPS, bool SQUARES>
+template <int TILES, int STEPS, int CHAINS, bool SQUARES>
 __device__ __forceinline__ void products(u32 x, const uint4 (&a)[TILES * STEPS], float2 (&rows)[TILES],
                                          float& squares) {
-  // Two chains of sums where registers allow it, so that no MMA waits for the one just before it.
-  constexpr int CHAINS = TILES <= 2 ? 2 : 1;
   int distance = SQUARES ? 16 : 0;
   float sums[TILES][CHAINS][4];
 #pragma unroll
@@ -205,11 +255,11 @@ __device__ __forceinline__ void products(u32 x, const uint4 (&a)[TILES * STEPS],
 
 // Multiplies the fragments in registers by the activation at `x`, and puts the rows' sums where the
 // epilogue finds them.
-template <int TILES, int STEPS, bool SQUARES>
+template <int TILES, int STEPS, int CHAINS, bool SQUARES>
 __device__ __forceinline__ void multiply(Consumer& my, u32 x, const uint4 (&a)[TILES * STEPS], int buffer,
                                          float& squares) {
   float2 rows[TILES];
-  products<TILES, STEPS, SQUARES>(x, a, rows, squares);
+  products<TILES, STEPS, CHAINS, SQUARES>(x, a, rows, squares);
   if (my.lane() % 4 != 0) return;
   constexpr u32 ROW = sizeof(my.shared.partial[0][0]);
   const u32 to = ptx::shared_address(&my.shared.partial[buffer][my.lane() / 4][my.warp()]);
@@ -221,10 +271,10 @@ __device__ __forceinline__ void multiply(Consumer& my, u32 x, const uint4 (&a)[T
 }
 
 // The same where nothing else is added up.
-template <int TILES, int STEPS>
+template <int TILES, int STEPS, int CHAINS>
 __device__ __forceinline__ void multiply(Consumer& my, u32 x, const uint4 (&a)[TILES * STEPS], int buffer) {
   float none = 0.f;
-  multiply<TILES, STEPS, false>(my, x, a, buffer, none);
+  multiply<TILES, STEPS, CHAINS, false>(my, x, a, buffer, none);
 }
 
 // Ends a round: the partial sums are the epilogue's.
@@ -256,6 +306,40 @@ __device__ __forceinline__ Slot input_of(const Consumer& my) {
   return slot_of(my.args, my.layer - 1, abi::Phase::Down, shape::DOWN_SLOT);
 }
 
+// The norm's weights of this lane's pairs.
+template <class W>
+__device__ __forceinline__ void load_norm(const Consumer& my, u32 (&weights)[W::LANE_PAIRS]) {
+  const u32* norm = norm_of<W>(my);
+#pragma unroll
+  for (int at = 0; at < W::LANE_PAIRS; at++) {
+    const int mine = at * 32 + my.lane();
+    weights[at] = W::has_pair(mine, my.warp()) ? norm[W::pair_of(mine, my.warp())] : 0;
+  }
+}
+
+// Keeps the residual stream as the activation, times the norm's weights. Returns the lane's sum of squares.
+template <class W>
+__device__ __forceinline__ float keep_normed(Consumer& my, const u32 (&weights)[W::LANE_PAIRS]) {
+  float squares = 0.f;
+#pragma unroll
+  for (int at = 0; at < W::LANE_PAIRS; at++) {
+    const float2 value = residual(my, at);
+    squares += sum_of_products(value.x, value.x, value.y, value.y);
+    keep<W>(my, at * 32 + my.lane(), {value.x * bf16_low(weights[at]), value.y * bf16_high(weights[at])});
+  }
+  __syncwarp();
+  return squares;
+}
+
+// Multiplies by it, and hands the round's sums over.
+template <class W>
+__device__ __forceinline__ void multiply_normed(Consumer& my, const uint4 (&a)[W::TILES * W::STEPS], int buffer,
+                                                float squares) {
+  multiply<W::TILES, W::STEPS, W::CHAINS, true>(my, my.x_operand, a, buffer, squares);
+  if (my.lane() == 0) my.shared.squares[buffer][my.warp()] = squares;
+  end_round(my, buffer);
+}
+
 // The first round of a matvec of the normed residual stream: gathers the partial sums that are added to that
 // first, unless it is the step's first, and norms it.
 template <class W, class From>
@@ -264,12 +348,7 @@ __device__ __forceinline__ void first_round(Consumer& my, bool is_first) {
   xray::note(my.log, abi::Moment::Entered, xray::matvec(my.layer, W::ROW));
   uint4 a[W::TILES * W::STEPS];
   u32 weights[W::LANE_PAIRS];
-  const u32* norm = norm_of<W>(my);
-#pragma unroll
-  for (int at = 0; at < W::LANE_PAIRS; at++) {
-    const int mine = at * 32 + my.lane();
-    weights[at] = W::has_pair(mine, my.warp()) ? norm[W::pair_of(mine, my.warp())] : 0;
-  }
+  load_norm<W>(my, weights);
   PartialSums<W, From> sums;
   take_weights<W>(my, layer_of<W>(my), a, [&] {
     if (is_first) sums = {};
@@ -280,17 +359,8 @@ __device__ __forceinline__ void first_round(Consumer& my, bool is_first) {
   xray::note(my.log, abi::Moment::Asked, xray::matvec(my.layer, W::ROW));
   if (!is_first) sums.add(my, input_of<W>(my));
   xray::note(my.log, abi::Moment::Gathered);
-  float squares = 0.f;
-#pragma unroll
-  for (int at = 0; at < W::LANE_PAIRS; at++) {
-    const float2 value = residual(my, at);
-    squares += value.x * value.x + value.y * value.y;
-    keep<W>(my, at * 32 + my.lane(), {value.x * bf16_low(weights[at]), value.y * bf16_high(weights[at])});
-  }
-  __syncwarp();
-  multiply<W::TILES, W::STEPS, true>(my, my.x_operand, a, buffer, squares);
-  if (my.lane() == 0) my.shared.squares[buffer][my.warp()] = squares;
-  end_round(my, buffer);
+  const float squares = keep_normed<W>(my, weights);
+  multiply_normed<W>(my, a, buffer, squares);
 }
 
 // The rounds that follow, of the same activation.
@@ -304,7 +374,7 @@ __device__ __forceinline__ void next_rounds(Consumer& my) {
     take_weights<W>(my, layer_of<W>(my), a, [] {});
     const int buffer = my.round % 2;
     wait_for_buffer(my, buffer);
-    multiply<W::TILES, W::STEPS>(my, my.x_operand, a, buffer);
+    multiply<W::TILES, W::STEPS, W::CHAINS>(my, my.x_operand, a, buffer);
     end_round(my, buffer);
   }
 }
@@ -317,6 +387,39 @@ __device__ __forceinline__ void normed_product(Consumer& my, bool is_first) {
   next_rounds<W>(my);
 }
 
+// What one split of the down projection's columns multiplies.
+template <class W>
+struct SplitInputs {
+  u64 units[W::LANE_PAIRS];
+
+  __device__ static __forceinline__ bool is_used(const Consumer& my, int at) {
+    return W::has_pair(at * 32 + my.lane(), my.warp());
+  }
+
+  __device__ __forceinline__ void load(Consumer& my, const Slot& from, int begin) {
+    const auto used = [&](int at) { return is_used(my, at); };
+    const auto place = [&](int at) {
+      return GateUpSums::place(begin + W::pair_of(at * 32 + my.lane(), my.warp()), 0);
+    };
+    inject_delay(my.args, from.layer, from.phase);
+    gather(my, from, used, place, units);
+  }
+
+  // Keeps it as the activation.
+  __device__ __forceinline__ void keep_all(Consumer& my) const {
+#pragma unroll
+    for (int at = 0; at < W::LANE_PAIRS; at++) {
+      keep<W>(my, at * 32 + my.lane(), is_used(my, at) ? values_of(units[at]) : float2{0.f, 0.f});
+    }
+    __syncwarp();
+  }
+};
+
+// The slot of SwiGLU's values for a split.
+__device__ __forceinline__ Slot input_of_split(const Consumer& my, int split) {
+  return slot_of(my.args, my.layer, abi::Phase::GateUp, shape::GATE_UP_SLOT).of(split);
+}
+
 // The down projection: an item is one tile by one split of its columns.
 template <class W>
 __device__ __forceinline__ void down_product(Consumer& my) {
@@ -327,24 +430,16 @@ __device__ __forceinline__ void down_product(Consumer& my) {
     xray::note(my.log, abi::Moment::Entered, xray::matvec(my.layer, W::ROW));
     uint4 a[W::STEPS];
     take_weights<W>(my, my.layer, a, [] {});
-    const Slot from = slot_of(my.args, my.layer, abi::Phase::GateUp, shape::GATE_UP_SLOT);
-    const int buffer = my.round % 2, begin = item % shape::DOWN_SPLITS * (W::COLUMNS / 2);
+    const int split = item % shape::DOWN_SPLITS;
+    const Slot from = input_of_split(my, split);
+    const int buffer = my.round % 2, begin = split * (W::COLUMNS / 2);
     wait_for_buffer(my, buffer);
     xray::note(my.log, abi::Moment::Asked, xray::matvec(my.layer, W::ROW));
-    const auto used = [&](int at) { return W::has_pair(at * 32 + my.lane(), my.warp()); };
-    const auto place = [&](int at) {
-      return GateUpSums::place(begin + W::pair_of(at * 32 + my.lane(), my.warp()), 0);
-    };
-    inject_delay(my.args, from.layer, from.phase);
-    u64 units[W::LANE_PAIRS];
-    gather(my, from, used, place, units);
+    SplitInputs<W> inputs;
+    inputs.load(my, from, begin);
     xray::note(my.log, abi::Moment::Gathered);
-#pragma unroll
-    for (int at = 0; at < W::LANE_PAIRS; at++) {
-      keep<W>(my, at * 32 + my.lane(), used(at) ? values_of(units[at]) : float2{0.f, 0.f});
-    }
-    __syncwarp();
-    multiply<W::TILES, W::STEPS>(my, my.x_operand, a, buffer);
+    inputs.keep_all(my);
+    multiply<W::TILES, W::STEPS, W::CHAINS>(my, my.x_operand, a, buffer);
     end_round(my, buffer);
   }
 }

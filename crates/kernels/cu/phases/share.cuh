@@ -14,6 +14,8 @@
 namespace attention {
 
 using shape::HEAD_PAIRS;
+// Whether attention is a phase of its own, up to KV_LOCAL positions.
+constexpr bool APART = ML_ATTENTION == static_cast<u32>(abi::Attention::Apart);
 // Positions of a group.
 constexpr int GROUP = shape::KV_GROUP;
 constexpr int POSITION_BYTES = 2 * shape::HEAD_DIM;

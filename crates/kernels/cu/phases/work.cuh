@@ -7,6 +7,9 @@
 
 __device__ constexpr int ceiling(int a, int b) { return (a + b - 1) / b; }
 
+// Whether every phase is a kernel.
+constexpr bool BY_PHASE = ML_LAUNCH != static_cast<u32>(abi::Launch::Cooperative);
+
 // Where a block keeps which pieces of each matvec are its own.
 enum ShareAt : int { QKV_SHARE, O_PROJ_SHARE, GATE_UP_SHARE, DOWN_SHARE, HEAD_SHARE };
 
@@ -71,10 +74,15 @@ struct Work {
   static constexpr int STEPS = WARP_RUNS * RUN_STEPS;
   static_assert(STEPS <= shape::STEPS_AHEAD, "a tile's part fits the registers");
   static constexpr int BLOCK_TILES = ceiling(ceiling(ROW.rows, shape::TILE_ROWS), shape::GRID);
-  static constexpr int TILES =
+  static constexpr int TILES_AHEAD =
       ROW.phase == abi::Phase::Down
           ? 1
           : shape::smaller(shape::smaller(shape::STEPS_AHEAD / STEPS, shape::ROUND_TILES), BLOCK_TILES);
+  // Where blocks share an SM, and so its registers: one tile.
+  static constexpr int TILES = shape::RESIDENTS > 1 ? 1 : TILES_AHEAD;
+  // Chains of sums along K, of one order in every row: two where registers allow it, so that no MMA waits for
+  // the one just before it.
+  static constexpr int CHAINS = TILES_AHEAD <= 2 ? 2 : 1;
 
   // The pairs of columns that a warp gathers, and a lane.
   static constexpr int PAIRS = WARP_RUNS * RUN_PAIRS;
@@ -100,6 +108,7 @@ struct OutputWork {
   static constexpr int SLICE_FRAGMENTS = SLICE_COLUMNS / Format::COLS;
   static_assert(SLICES >= 1 && SLICE_FRAGMENTS * Format::COLS * SLICES == shape::GROUP_DIM, "whole slices");
   static constexpr int STEPS = SLICE_COLUMNS / abi::FRAGMENT_COLS;
+  static constexpr int CHAINS = 2;
   static constexpr int LANE_PAIRS = ceiling(SLICE_COLUMNS / 2, 32);
   static_assert(SLICE_COLUMNS % 64 == 0 || SLICE_COLUMNS == 32, "whole lanes, of one head each");
   // Bytes of a tile's part, and the parts of a stage.
@@ -141,6 +150,12 @@ __device__ __forceinline__ void find_shares(Shared& shared) {
   shared.shares[GATE_UP_SHARE] = share_of(shape::tiles(shape::GATE_UP_DIM, shape::TILE_ROWS));
   shared.shares[DOWN_SHARE] = share_of(DOWN_ITEMS);
   shared.shares[HEAD_SHARE] = share_of(shape::tiles(shape::VOCAB, shape::TILE_ROWS));
+}
+
+// The same of one matvec of whole tiles.
+template <class W>
+__device__ __forceinline__ void find_share_of(Shared& shared) {
+  shared.shares[W::SHARE_AT] = share_of(shape::tiles(W::ROW.rows, shape::TILE_ROWS));
 }
 
 // Rounds of this block's tiles, one at least.

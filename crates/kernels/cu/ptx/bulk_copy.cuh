@@ -20,4 +20,9 @@ __device__ __forceinline__ void bulk_copy(void* to, const void* from, u32 bytes,
       : "memory");
 }
 
+// Asks for global memory to be brought into L2. Addresses and sizes as above.
+__device__ __forceinline__ void bulk_prefetch(const void* from, u32 bytes) {
+  asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(from), "r"(bytes) : "memory");
+}
+
 }  // namespace ptx

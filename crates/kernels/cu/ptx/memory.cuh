@@ -96,6 +96,28 @@ __device__ __forceinline__ void store_relaxed(u32* to, u32 word) {
   asm volatile("st.relaxed.gpu.global.u32 [%0], %1;" ::"l"(to), "r"(word) : "memory");
 }
 
+// ---- global memory: counters, device scope
+
+// What other threads did before they counted comes before what this thread does from now on.
+__device__ __forceinline__ u32 load_acquire(const u32* from) {
+  u32 word;
+  asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(word) : "l"(from) : "memory");
+  return word;
+}
+
+__device__ __forceinline__ void add_relaxed(u32* to, u32 count) {
+  asm volatile("red.relaxed.gpu.global.add.u32 [%0], %1;" ::"l"(to), "r"(count) : "memory");
+}
+
+__device__ __forceinline__ u32 fetch_add_relaxed(u32* to, u32 count) {
+  u32 before;
+  asm volatile("atom.relaxed.gpu.global.add.u32 %0, [%1], %2;" : "=r"(before) : "l"(to), "r"(count) : "memory");
+  return before;
+}
+
+// Orders what this thread did, and what it knows of others through barriers, before what it does from now on.
+__device__ __forceinline__ void fence_gpu() { asm volatile("fence.acq_rel.gpu;" ::: "memory"); }
+
 // For words that the host reads while the kernel runs.
 __device__ __forceinline__ void store_release_system(u32* to, u32 word) {
   asm volatile("st.release.sys.global.u32 [%0], %1;" ::"l"(to), "r"(word) : "memory");

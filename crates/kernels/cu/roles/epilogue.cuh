@@ -111,6 +111,12 @@ __device__ __forceinline__ void end_sums(EpilogueWarp& my, int buffer) {
   my.round++;
 }
 
+// The block's pieces of a phase are published.
+__device__ __forceinline__ void finish(const EpilogueWarp& my, const Slot& to, int2 pieces) {
+  Handoff::finish_pieces(my.args, my.shared, to, pieces.x, pieces.y);
+  Handoff::finish_phase(my.args, my.shared, to);
+}
+
 // The epilogue of a matvec of the normed residual stream.
 template <class W, class To>
 __device__ __forceinline__ void epilogue(EpilogueWarp& my, const u8* matrix, const Slot& to) {
@@ -156,6 +162,7 @@ __device__ __forceinline__ void epilogue(EpilogueWarp& my, const u8* matrix, con
     end_sums(my, buffer);
     first += W::TILES;
   } while (first < tiles.y);
+  if (W::ROW.epilogue != Epilogue::Logits) finish(my, to, tiles);
 }
 
 // The epilogue of the O projection: a lane has a pair of an item's rows.
@@ -178,6 +185,7 @@ __device__ __forceinline__ void output_epilogue(EpilogueWarp& my, const u8* matr
     if (!my.failed) Handoff::publish(my.args, unit, 0, values);
     end_sums(my, buffer);
   }
+  finish(my, to, items);
 }
 
 // The epilogue of the down projection: two lanes have a row.
@@ -198,4 +206,5 @@ __device__ __forceinline__ void down_epilogue(EpilogueWarp& my, const u8* matrix
     if (my.lane() % 4 == 0 && !my.failed) Handoff::publish(my.args, unit, 0, {value, next});
     end_sums(my, buffer);
   }
+  finish(my, to, items);
 }

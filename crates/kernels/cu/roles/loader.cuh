@@ -21,6 +21,10 @@ struct Loader {
   ::xray::Stamps stamps;
   // Copies issued so far.
   u32 issued = 0;
+  // Where every phase is a kernel: whether only those copies are issued that wait for nothing; and how many were
+  // issued so, which the second walk through the same stages leaves out.
+  bool is_first = false;
+  u32 before = 0;
 
   // Waits until fewer than `most` copies are in flight: more only lengthen the queue before the
   // exchange (notes/chain.md). Returns false on abort.
@@ -52,7 +56,15 @@ struct Loader {
   __device__ __forceinline__ bool operator()(const u8* from, u32 bytes, u32 parts, u32 stride, u32 layer,
                                              abi::Phase phase) {
     const int stage = cursor.stage();
-    if (!wait_for_flight(most_in_flight(phase), layer, phase)) return false;
+    const u32 most = most_in_flight(phase);
+    if constexpr (BY_PHASE) {
+      if (is_first && issued == shape::smaller(most, shape::STAGES)) return false;
+      if (before > 0) {
+        before--;
+        return true;
+      }
+    }
+    if (!wait_for_flight(most, layer, phase)) return false;
     if (!is_empty(shared, cursor)) {
       xray::waits_for_stage(stamps);
       if (!wait_empty(args, shared, cursor, layer, phase)) return false;
@@ -143,6 +155,8 @@ __device__ __forceinline__ bool load_round(Loader& load, const attention::Share&
 // The keys and values of a share of the cache: of each batch first the keys, then the values, a stage a round.
 __device__ __forceinline__ bool load_positions(Loader& load, const attention::Share& share, int kv_head,
                                                u32 layer) {
+  // Another kernel may be about to write them, and their number may not be known.
+  if (BY_PHASE && load.is_first) return false;
   const int rounds = share.rounds(load.args.position);
 #pragma unroll 1
   for (int first = 0; first < rounds; first += attention::ROUNDS) {
@@ -172,20 +186,24 @@ __device__ __forceinline__ bool load_output_tiles(Loader& load, const attention:
 }
 
 // This block's items of attention and the O projection, in the consumers' order: item by item if every rank
-// attends to all positions, else first all shares, then all tiles.
+// attends to all positions, else first all shares, then all tiles. Or what a kernel needs of it that only
+// attends, or only projects.
+template <bool ATTENDS, bool PROJECTS>
 __device__ __forceinline__ bool load_attention(Loader& load, const u8* matrix, u32 layer) {
   const int2 items = load.shared.shares[O_PROJ_SHARE];
   const int splits = attention::splits_of(load.args);
 #pragma unroll 1
-  for (int at = items.x; splits > 1 && at < items.y; at++) {
+  for (int at = items.x; ATTENDS && (attention::APART || splits > 1) && at < items.y; at++) {
     const attention::Item item = attention::item_of(at);
     if (item.rank < splits && !load_positions(load, {item.rank, splits}, item.kv_head, layer)) return false;
   }
 #pragma unroll 1
-  for (int at = items.x; at < items.y; at++) {
+  for (int at = items.x; PROJECTS && at < items.y; at++) {
     const attention::Item item = attention::item_of(at);
     if (!load_output_tiles(load, item, matrix, layer)) return false;
-    if (splits == 1 && !load_positions(load, {0, 1}, item.kv_head, layer)) return false;
+    if (ATTENDS && !attention::APART && splits == 1 && !load_positions(load, {0, 1}, item.kv_head, layer)) {
+      return false;
+    }
   }
   return true;
 }
@@ -206,13 +224,33 @@ __device__ __forceinline__ bool load_down(Loader& load, const u8* matrix, u32 la
   return true;
 }
 
+// Where every phase is a kernel: asks for this block's tiles of a later kernel's matrix to be brought into L2,
+// so that memory has work between two kernels. As much of each block as a ring could hold.
+template <class Format>
+__device__ __forceinline__ void prefetch_tiles(const u8* matrix, int rows, int columns) {
+  constexpr u32 BYTES_MOST = 1u << 17;
+  const u32 tile_bytes = Tiles<Format>::bytes(columns);
+  const int2 tiles = share_of(shape::tiles(rows, shape::TILE_ROWS));
+  const u32 bytes = shape::smaller(u32(tiles.y - tiles.x) * tile_bytes, BYTES_MOST);
+  const u8* from = matrix + u64(tiles.x) * tile_bytes;
+#pragma unroll 1
+  for (u32 at = 0; at < bytes; at += shape::STAGE_BYTES) {
+    ptx::bulk_prefetch(from + at, shape::smaller(bytes - at, shape::STAGE_BYTES));
+  }
+}
+
+template <class W>
+__device__ __forceinline__ void prefetch_tiles(const u8* matrix) {
+  prefetch_tiles<typename W::Format>(matrix, W::ROW.rows, W::ROW.columns);
+}
+
 // Loads this block's weights of the whole step, in the order of use. Returns false on abort.
 __device__ __forceinline__ bool weight_stream(const abi::StepArgs& args, Loader& load) {
 #pragma unroll 1
   for (u32 layer = 0; layer < shape::LAYERS; layer++) {
     const u8* base = args.weights + args.layer_base + u64(layer) * args.layer_stride;
     if (!load_matrix<Work<Qkv, LayerFormat>>(load, base + args.qkv, layer)) return false;
-    if (!load_attention(load, base + args.o_proj, layer)) return false;
+    if (!load_attention<true, true>(load, base + args.o_proj, layer)) return false;
     if (!load_matrix<Work<GateUp, LayerFormat>>(load, base + args.gate_up, layer)) return false;
     if (!load_down(load, base + args.down, layer)) return false;
   }

@@ -160,5 +160,5 @@ fn a_chain_of_every_block_is_followed_at_once() {
     let waits = (1..u16::MAX).map(|block| wait(block, Phase::Qkv, block + 1)).collect();
     let dump = FaultDump { blocks: u16::MAX, ..fault(wait(0, Phase::Qkv, 1), waits) };
     let (links, end) = chain(&dump);
-    assert_eq!((links.len(), end), (usize::from(u16::MAX), ChainEnd::Idle(u16::MAX)));
+    assert_eq!((links.len(), end), (usize::from(u16::MAX), ChainEnd::Nobody(u16::MAX - 1)));
 }

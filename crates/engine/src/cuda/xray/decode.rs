@@ -325,8 +325,8 @@ impl Consumers<'_> {
     }
 }
 
-fn block_id(block: usize) -> u16 {
-    u16::try_from(block).unwrap_or(NO_BLOCK)
+fn block_id(block: Option<usize>) -> u16 {
+    block.and_then(|block| u16::try_from(block).ok()).unwrap_or(NO_BLOCK)
 }
 
 /// A clock that is before the one before it counts as equal to it.

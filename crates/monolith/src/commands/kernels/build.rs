@@ -1,4 +1,4 @@
-//! `monolith kernels build`: every variant, compiled into a folder.
+//! `monolith kernels build`: the variants, compiled into a folder.
 
 use super::trimmed;
 use crate::exit::{Code, Exit, OrExit};
@@ -8,11 +8,12 @@ use crate::{source, values};
 use comfy_table::{Table, presets::NOTHING};
 use monolith_kernels::bundle::Built;
 use monolith_kernels::source::KERNEL;
+use monolith_kernels::variant::TABLE;
 use monolith_kernels::{Arch, Shape, kernels_build};
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-/// Compile every variant into a folder, with a manifest; this needs NVRTC and no GPU
+/// Compile the variants into a folder, with a manifest; this needs NVRTC and no GPU
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
@@ -24,6 +25,9 @@ pub struct Args {
     #[arg(long, value_name = "SHAPE,...", value_delimiter = ',')]
     #[arg(default_value = "qwen3-0.6b,tiny")]
     pub shape: Vec<OsString>,
+    /// Also the variants that only the ablation measures, which a release does not embed
+    #[arg(long)]
+    pub ablation: bool,
     /// The folder to write to
     #[arg(short, long, value_name = "DIR")]
     pub out: PathBuf,
@@ -49,7 +53,8 @@ pub fn run(args: &Args) -> Result<(), Exit> {
         progress.doing(format!("compiling {kernel}"));
         progress.at(done as u64, total as u64);
     };
-    let built = kernels_build(&args.arch, &shapes, &args.out, &mut tell)?;
+    let rows: Vec<_> = TABLE.iter().filter(|row| args.ablation || row.is_released()).collect();
+    let built = kernels_build(&rows, &args.arch, &shapes, &args.out, &mut tell)?;
     drop(progress);
     for kernel in built.iter().filter(|kernel| !kernel.log.is_empty()) {
         say(&format!("{}: the compiler warns:\n{}", kernel.row.file, kernel.log));
