@@ -84,8 +84,8 @@ struct LaneStream {
     first: String,
     pieces: Vec<String>,
     ns: Vec<u64>,
-    /// Runs, of which this is the median.
-    runs: usize,
+    /// The whole time of each run, of which this is the median.
+    runs_ns: Vec<u64>,
     /// Tokens from the first on that are the first lane's, its prompt's own included.
     agrees: usize,
     #[serde(skip)]
@@ -318,7 +318,7 @@ impl LaneStream {
             first: stream.first.piece.clone(),
             pieces: stream.pieces.clone(),
             ns: stream.ns.clone(),
-            runs: stream.runs_ns.len(),
+            runs_ns: stream.runs_ns.clone(),
             agrees,
             tokens,
         }
