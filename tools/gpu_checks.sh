@@ -8,7 +8,7 @@
 # CUDA test. OUT receives results/, dumps and logs. A STEP is one of
 #
 #   probes tests references sanitizer       steps for all models and formats together
-#   MODEL-FORMAT                            reference, gate and speeds: tiny-bf16, standin-fp8
+#   MODEL-FORMAT                            reference, gate, speeds, token streams: tiny-bf16
 #   quality-MODEL-FORMAT                    a format's quality against bf16: quality-tiny-fp8
 #   xray-FORMAT                             X-rays of the stand-in
 #   soak-MODEL-FORMAT                       100,000 tokens in one process: soak-standin-fp8

@@ -1,6 +1,8 @@
 // Glue: read the chosen trace, show it, keep the address in step.
 
 import { DARK, LIGHT, type Theme } from "./paint/palette";
+import { type RacePlace, raceFromHash, withRace } from "./race/address";
+import { type RaceSection, showRace } from "./race/page";
 import { showResults } from "./results/page";
 import { hashFor, type Place, placeFromHash } from "./trace/address";
 import { TraceError } from "./trace/error";
@@ -26,6 +28,7 @@ let shown: { entry: Entry; trace: Trace; summary: Summary } | null = null;
 let choices = 0;
 /** Whether a person moved the view: only then does the address name more than the trace. */
 let hasMoved = false;
+let race: RaceSection | null = null;
 /** When the address is next brought up to date; 0: not planned. */
 let addressTimer = 0;
 const ADDRESS_DELAY_MS = 300;
@@ -132,7 +135,9 @@ function keepPlace(): void {
   if (place && file) replaceHash(hashFor({ file, ...place }));
 }
 
-function replaceHash(hash: string): void {
+/** Puts the trace's part into the address, or the race's; the other part stays. */
+function replaceHash(trace: string | null, race = raceFromHash(window.location.hash)): void {
+  const hash = withRace(trace ?? window.location.hash, race);
   const { pathname, search } = window.location;
   history.replaceState(null, "", hash === "" ? pathname + search : hash);
 }
@@ -190,6 +195,7 @@ async function begin(): Promise<void> {
 }
 
 function followAddress(): void {
+  race?.follow();
   const place = placeFromHash(window.location.hash);
   if (place.file === null) return;
   const entry = chooser.named(place.file);
@@ -260,6 +266,7 @@ document.body.classList.toggle("embed", new URLSearchParams(window.location.sear
 listenToFiles();
 window.addEventListener("hashchange", followAddress);
 await begin().catch(complain);
+race = await showRace((place: RacePlace) => replaceHash(null, place));
 await showResults((query) => {
   toolbar.find(query);
   element("chart").scrollIntoView();

@@ -1,8 +1,9 @@
 //! `cargo xtask page-data`: every file that the page reads, from `results/` alone.
 //!
-//! The X-rays, each with its critical path; their list; where each token's time went; the tables.
+//! The X-rays, each with its critical path; their list; where each token's time went; the tables;
+//! the token streams that race.
 //! They are in `web/public/data`, which is generated, ignored by git, and part of every build of
-//! the page. The page's side is `web/src/trace/list.ts` and `web/src/results`.
+//! the page. The page's side is `web/src/trace/list.ts`, `web/src/results` and `web/src/race`.
 
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::{Value, json};
@@ -17,6 +18,8 @@ const BUDGET_SCHEMA: &str = "monolith-budget/1";
 const LIST: &str = "traces.json";
 const BUDGET: &str = "budget.json";
 const RESULTS: &str = "results.json";
+/// Token streams of one run side by side: `monolith report --race` says which may race.
+const RACE: &str = "race.json";
 /// A trace recorded by the demo: the page shows it first.
 const RECORDED: &str = "trace.json.gz";
 const RECORDED_TITLE: &str = "recorded on this machine";
@@ -25,6 +28,8 @@ const ENDING: &str = ".json.gz";
 /// Most bytes of a trace, and of all data together, gzipped: what a visitor loads.
 const TRACE_BYTES_MAX: u64 = 400_000;
 const DATA_BYTES_MAX: u64 = 5_000_000;
+/// Most bytes of all races, unpacked: a third of that when gzipped.
+const RACE_BYTES_MAX: usize = 900_000;
 /// The page refuses longer names (web/src/trace/list.ts).
 const NAME_CHARS_MAX: usize = 120;
 
@@ -62,6 +67,8 @@ pub fn fill(repo: &Repo, recorded: Option<&Path>) -> Result<()> {
     let count = fill_with(&data, recorded, &results, &program)?;
     let tables = program.output(&["report", "--json", "--results"], &results)?;
     write(&data.join(RESULTS), &tables)?;
+    let races = program.output(&["report", "--race", "--results"], &results)?;
+    write(&data.join(RACE), checked_races(&races)?)?;
     say::line(format_args!("{}: {count} traces to choose from", data.display()));
     Ok(())
 }
@@ -142,6 +149,13 @@ fn checked_size(trace: &Path, before: u64) -> Result<u64> {
         before + size
     );
     Ok(size)
+}
+
+/// Refuses races that are too large.
+fn checked_races(races: &str) -> Result<&str> {
+    let size = races.len();
+    ensure!(size <= RACE_BYTES_MAX, "{RACE}: {size} bytes, at most {RACE_BYTES_MAX} are allowed");
+    Ok(races)
 }
 
 fn write(path: &Path, text: &str) -> Result<()> {
@@ -378,6 +392,14 @@ mod tests {
         fs::write(&trace, vec![0; TRACE_BYTES_MAX as usize + 1]).unwrap();
         let error = checked_size(&trace, 0).unwrap_err().to_string();
         assert!(error.contains("400001 bytes, at most 400000"), "{error}");
+    }
+
+    #[test]
+    fn races_that_are_too_large_are_refused() {
+        let most = "r".repeat(RACE_BYTES_MAX);
+        assert_eq!(checked_races(&most).unwrap(), most);
+        let error = checked_races(&(most + "r")).unwrap_err().to_string();
+        assert_eq!(error, "race.json: 900001 bytes, at most 900000 are allowed");
     }
 
     #[test]

@@ -62,6 +62,15 @@ pub struct Decoded {
     pub seconds: f64,
 }
 
+/// The result of [`Engine::decode_timed`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Timed {
+    /// The greedy tokens, one for each step.
+    pub tokens: Vec<u32>,
+    /// When each of them was there, in ns since the first step began, by [`EngineInfo::clock`].
+    pub at_ns: Vec<u64>,
+}
+
 /// An engine decodes one token per step, at batch 1.
 pub trait Engine {
     /// The engine's and its device's facts.
@@ -146,6 +155,28 @@ pub trait Engine {
         steps: usize,
     ) -> Result<Decoded, EngineError> {
         self.decode_until(token, position, steps, &[])
+    }
+
+    /// [`Engine::decode`], with the time at which each token was there: on a GPU by an event after
+    /// each step, on a CPU by the clock. The events may make the steps slower, so that a speed is
+    /// measured by [`Engine::decode`].
+    ///
+    /// # Errors
+    /// Those of [`Engine::step`].
+    fn decode_timed(
+        &mut self,
+        token: u32,
+        position: usize,
+        steps: usize,
+    ) -> Result<Timed, EngineError> {
+        let (mut tokens, mut at_ns) = (Vec::with_capacity(steps), Vec::with_capacity(steps));
+        let begin = Instant::now();
+        for step in 0..steps {
+            let from = tokens.last().copied().unwrap_or(token);
+            tokens.push(self.step(from, position + step)?);
+            at_ns.push(begin.elapsed().as_nanos() as u64);
+        }
+        Ok(Timed { tokens, at_ns })
     }
 
     /// [`Engine::step`], with every block's spans recorded.

@@ -236,6 +236,12 @@ fn end_at(count: usize, end: usize) -> ControlFlow<()> {
 }
 
 #[test]
+fn a_timed_decode_is_a_decode() {
+    let mut engine = load(&random(&config(), 47), &options(2));
+    promises::a_timed_decode_is_a_decode(&mut engine);
+}
+
+#[test]
 fn no_step_runs_after_a_stop_token() {
     let mut engine = load(&random(&config(), 47), &options(2));
     promises::no_step_runs_after_a_stop_token(&mut engine);

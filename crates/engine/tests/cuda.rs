@@ -67,6 +67,7 @@ fn main() {
         engines_that_take_turns_do_not_disturb_each_other
         a_decode_is_its_steps_and_a_prefill_too
         going_back_gives_the_same_as_never_having_gone_on
+        a_timed_decode_is_a_decode
         no_step_runs_after_a_stop_token
         a_stop_token_ends_a_decode_on_the_device
         the_argmax_reaches_every_row
@@ -271,6 +272,11 @@ fn a_decode_is_its_steps_and_a_prefill_too() {
 fn going_back_gives_the_same_as_never_having_gone_on() {
     let mut engine = load(&random(&config(), 13), &CudaOptions::default());
     promises::going_back_gives_the_same_as_never_having_gone_on(&mut engine);
+}
+
+fn a_timed_decode_is_a_decode() {
+    let mut engine = load(&random(&config(), 47), &CudaOptions::default());
+    promises::a_timed_decode_is_a_decode(&mut engine);
 }
 
 fn no_step_runs_after_a_stop_token() {

@@ -58,7 +58,7 @@ async function open(hash = "", options: BrowserContextOptions = {}): Promise<voi
   page.on("request", (request) => {
     const [, file] = request.url().split("/data/");
     // The tables are another matter.
-    if (file !== undefined && !/^(results|budget)\.json$/.test(file)) asked.push(file);
+    if (file !== undefined && !/^(results|budget|race)\.json$/.test(file)) asked.push(file);
   });
   await page.goto(served.url + hash);
   await page.locator("#chart:not([hidden]), #message:not([hidden])").first().waitFor();

@@ -381,14 +381,14 @@ describe("below the chart", () => {
     "%s: nothing in the way of anybody",
     async (colorScheme) => {
       await open("", { colorScheme });
-      await page.locator("details summary").click();
+      await page.locator("details.of-trace summary").click();
       expect(await violations(page)).toEqual([]);
     },
   );
 
   test.each([320, 390, 768])("nothing is wider than a window of %i px", async (width) => {
     await open("", { viewport: { width, height: 800 } });
-    await page.locator("details summary").click();
+    await page.locator("details.of-trace summary").click();
     expect(await page.evaluate(() => document.documentElement.scrollWidth)).toBe(width);
   });
 

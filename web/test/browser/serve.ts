@@ -56,7 +56,7 @@ export function watch(page: Page, url: string, faults: string[]): void {
   page.on("console", (message) => {
     // A page without a list or tables finds out by asking; the browser itself reports that.
     const [, file] = message.location().url.split(`${url}data/`);
-    if (file && ["traces.json", "results.json", "budget.json"].includes(file)) return;
+    if (file && ["traces.json", "results.json", "budget.json", "race.json"].includes(file)) return;
     if (message.type() === "error" || message.type() === "warning") faults.push(message.text());
   });
   page.on("request", (request) => {

@@ -9,7 +9,7 @@ mod params;
 mod producer;
 mod xray;
 
-use crate::{Decoded, Engine, EngineError, EngineInfo};
+use crate::{Decoded, Engine, EngineError, EngineInfo, Timed};
 use cudarc::driver::sys::CUevent_flags;
 use cudarc::driver::{CudaEvent, CudaSlice, CudaStream};
 use device::{FaultWords, gpu_error, open, rope_table};
@@ -112,6 +112,26 @@ pub struct CudaEngine {
     recording: Option<Recording>,
     /// Positions whose keys and values are cached.
     cached: usize,
+    stopped: bool,
+}
+
+/// After which of the queued steps an event is recorded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Ends {
+    /// The last one alone.
+    Last,
+    /// Each one.
+    Each,
+}
+
+/// Steps that were queued and have run.
+struct Queued {
+    tokens: Vec<u32>,
+    /// Before the first step.
+    begin: CudaEvent,
+    /// After the steps that [`Ends`] names.
+    ends: Vec<CudaEvent>,
+    /// Whether a stop token ended them early.
     stopped: bool,
 }
 
@@ -290,25 +310,12 @@ impl CudaEngine {
         stops: &[u32],
         chosen: Option<usize>,
     ) -> Result<Decoded, EngineError> {
-        self.check(&[token], position, steps)?;
-        self.put_tokens(&[token], position)?;
-        self.args.logits = 0;
         self.args.eos_count = stops.len() as u32;
         self.args.eos[..stops.len()].copy_from_slice(stops);
-        let begin = self.event()?;
         // One end event for every step that can be the last one.
-        let mut ends = Vec::new();
-        for step in 0..steps {
-            if let Some(chosen) = chosen {
-                self.record(step == chosen)?;
-            }
-            self.launch(position + step, STEP_HAS_HEAD | STEP_APPENDS)?;
-            if !stops.is_empty() || step + 1 == steps {
-                ends.push(self.event()?);
-            }
-        }
-        let stopped = self.finish()?;
-        let mut tokens = self.greedy(position, steps)?;
+        let ends = if stops.is_empty() { Ends::Last } else { Ends::Each };
+        let Queued { mut tokens, begin, mut ends, stopped } =
+            self.queue_steps(token, position, steps, ends, chosen)?;
         if stopped {
             // Tokens after the first stop token are of earlier calls.
             let last = tokens.iter().position(|token| stops.contains(token));
@@ -319,6 +326,34 @@ impl CudaEngine {
         self.cached = position + tokens.len();
         let elapsed = ends.last().map_or(Ok(0.0), |end| begin.elapsed_ms(end));
         Ok(Decoded { tokens, seconds: f64::from(elapsed.map_err(gpu_error)?) / 1e3 })
+    }
+
+    /// Queues steps and waits for them.
+    fn queue_steps(
+        &mut self,
+        token: u32,
+        position: usize,
+        steps: usize,
+        which: Ends,
+        chosen: Option<usize>,
+    ) -> Result<Queued, EngineError> {
+        self.check(&[token], position, steps)?;
+        self.put_tokens(&[token], position)?;
+        self.args.logits = 0;
+        let begin = self.event()?;
+        let mut ends = Vec::with_capacity(steps);
+        for step in 0..steps {
+            if let Some(chosen) = chosen {
+                self.record(step == chosen)?;
+            }
+            self.launch(position + step, STEP_HAS_HEAD | STEP_APPENDS)?;
+            if which == Ends::Each || step + 1 == steps {
+                ends.push(self.event()?);
+            }
+        }
+        let stopped = self.finish()?;
+        let tokens = self.greedy(position, steps)?;
+        Ok(Queued { tokens, begin, ends, stopped })
     }
 
     /// [`CudaEngine::decode_steps`] with more stop tokens than a launch can check: the host checks
@@ -391,6 +426,11 @@ impl CudaEngine {
         let place = self.buffers.greedy.slice(position..position + steps);
         self.stream.clone_dtoh(&place).map_err(gpu_error)
     }
+}
+
+/// Milliseconds as the driver gives them. At 100 ms an f32 resolves 8 ns.
+fn nanoseconds(ms: f32) -> u64 {
+    (f64::from(ms) * 1e6).round() as u64
 }
 
 /// The two values of a unit of the exchange, 24 bits each.
@@ -514,6 +554,20 @@ impl Engine for CudaEngine {
             return self.decode_step_by_step(token, position, steps, stop);
         }
         self.decode_steps(token, position, steps, stop, None)
+    }
+
+    fn decode_timed(
+        &mut self,
+        token: u32,
+        position: usize,
+        steps: usize,
+    ) -> Result<Timed, EngineError> {
+        self.args.eos_count = 0;
+        let Queued { tokens, begin, ends, .. } =
+            self.queue_steps(token, position, steps, Ends::Each, None)?;
+        self.cached = position + tokens.len();
+        let at_ns = ends.iter().map(|end| begin.elapsed_ms(end).map(nanoseconds));
+        Ok(Timed { tokens, at_ns: at_ns.collect::<Result<_, _>>().map_err(gpu_error)? })
     }
 
     fn step_recorded(&mut self, token: u32, position: usize) -> Result<(u32, Dump), EngineError> {

@@ -171,6 +171,19 @@ pub fn a_decode_is_its_steps_and_a_prefill_too(engine: &mut dyn Engine) {
     assert_eq!(engine.decode(tokens[99], 100, 50).expect("runs").tokens, tokens[100..150]);
 }
 
+/// A timed decode gives the tokens of a decode, each with a time that is not before the one before
+/// it; and the steps after it are those of a decode too.
+pub fn a_timed_decode_is_a_decode(engine: &mut dyn Engine) {
+    let tokens = engine.decode(1, 0, 60).expect("the decode runs").tokens;
+    let timed = engine.decode_timed(1, 0, 40).expect("the timed decode runs");
+    assert_eq!((timed.tokens.as_slice(), engine.cached()), (&tokens[..40], 40));
+    assert_eq!(timed.at_ns.len(), 40);
+    assert!(timed.at_ns.is_sorted() && timed.at_ns[39] > 0, "{:?}", timed.at_ns);
+    assert_eq!(engine.decode(tokens[39], 40, 20).expect("runs").tokens, tokens[40..]);
+    let refused = engine.decode_timed(1, 0, engine.info().context + 1);
+    assert!(refused.is_err(), "beyond the context");
+}
+
 /// Stepping from an earlier position gives the same as never having gone on. The vocabulary has
 /// more than 152 tokens.
 pub fn going_back_gives_the_same_as_never_having_gone_on(engine: &mut dyn Engine) {

@@ -5,12 +5,13 @@ use crate::corpus::{self, RUN, shortened};
 use crate::mutate::mutated;
 use crate::random::Random;
 use anyhow::{Context, Result};
+use monolith_harness::bench::StreamRecord;
 use monolith_harness::gate::GateRecord;
 use monolith_harness::identity::ids_sha256;
 use monolith_harness::prompts::{PromptIds, read_prompts};
 use monolith_harness::quality::{ControlFile, QualityRecord, Wanted};
 use monolith_harness::reference::Reference;
-use monolith_harness::report;
+use monolith_harness::report::{self, PageRaces};
 use monolith_harness::runs::RunFolder;
 use serde_json::{Value, json};
 
@@ -54,6 +55,15 @@ pub const PARSERS: &[Parser] = &[
         },
         prepare: |scratch| prepare(scratch, "gate"),
         run: |bytes, scratch| takes(bytes, scratch, "run/quality-input.json", is_reported),
+    },
+    Parser {
+        name: "streams",
+        about: "stream-*.json, raced and reported",
+        weight: 4,
+        corpus: streams,
+        mutate: mutated,
+        prepare: |scratch| prepare(scratch, "gate"),
+        run: |bytes, scratch| takes(bytes, scratch, "run/stream-input.json", is_raced),
     },
     Parser {
         name: "environment",
@@ -179,6 +189,53 @@ fn is_reported(scratch: &Scratch) -> bool {
     reports.iter().all(Result::is_ok)
 }
 
+fn is_raced(scratch: &Scratch) -> bool {
+    is_reported(scratch);
+    let races = PageRaces::of(scratch.dir()).map(|races| serde_json::to_string(&races));
+    races.is_ok_and(|text| text.is_ok())
+        && StreamRecord::read(&scratch.path("run/stream-input.json")).is_ok()
+}
+
+/// Committed streams, cut to eight tokens each and of the run whose rows are beside them.
+fn streams() -> Result<Vec<Vec<u8>>> {
+    const SUBJECT: [&str; 12] = [
+        "engine",
+        "variant",
+        "format",
+        "gpu",
+        "blocks",
+        "build",
+        "kernels",
+        "cubin_sha256",
+        "nvrtc",
+        "commit",
+        "weights_sha256",
+        "run_id",
+    ];
+    const OF_ROW: [&str; 7] =
+        ["kind", "model", "test", "prompt_ids_sha256", "tokens_sha256", "clock", "gate_passed"];
+    let rows = rows()?;
+    let row = rows.split(|&byte| byte == b'\n').next().context("a row")?;
+    let row: Value = serde_json::from_slice(row)?;
+    let cut = |text: &Vec<u8>| -> Result<Vec<u8>> {
+        let mut record: Value = serde_json::from_slice(&shortened(text, NEW)?)?;
+        for key in SUBJECT {
+            record["subject"][key] = row[key].clone();
+        }
+        for key in OF_ROW {
+            record[key] = row[key].clone();
+        }
+        record["n_gen"] = json!(NEW);
+        for stream in record["streams"].as_array_mut().context("streams")? {
+            let ns = stream["ns"].as_array().context("ns")?;
+            let total: u64 = ns.iter().filter_map(Value::as_u64).sum();
+            stream["runs_ns"] = json!([total]);
+        }
+        Ok(serde_json::to_vec(&record)?)
+    };
+    corpus::files(STREAMS, "stream-", ".json")?.iter().map(cut).collect()
+}
+
 /// Mutates one of the lines, as JSON; or all of them, as bytes.
 fn lines_mutated(input: &[u8], other: &[u8], random: &mut Random) -> Vec<u8> {
     let mut lines: Vec<Vec<u8>> =
@@ -207,6 +264,9 @@ fn sealed<T: serde::de::DeserializeOwned + serde::Serialize>(
 }
 
 const NEW: usize = 8;
+
+/// The run whose token streams are seed inputs.
+const STREAMS: &str = "results/2026-11-30-cpu-04";
 
 fn prompts() -> Vec<Vec<u32>> {
     (0..NEW as u32).map(|id| vec![id]).collect()

@@ -30,6 +30,17 @@ pub struct Answer {
     pub seconds: f64,
 }
 
+/// A contender's answer with the time of every token.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TimedAnswer {
+    /// The token that the prompt gives, which is not timed.
+    pub first: u32,
+    /// The greedy tokens after it.
+    pub tokens: Vec<u32>,
+    /// When each of them was there, in ns since decoding began.
+    pub at_ns: Vec<u64>,
+}
+
 /// An engine in a comparison.
 pub trait Contender {
     /// Says what is measured.
@@ -50,6 +61,21 @@ pub trait Contender {
         what: &str,
         progress: &mut Progress,
     ) -> Result<Answer, HarnessError>;
+
+    /// [`Contender::decode`] in a pass of its own, with the time at which each token was there.
+    /// `None`: the contender does not say.
+    ///
+    /// # Errors
+    /// Those of [`Contender::decode`].
+    fn decode_timed(
+        &mut self,
+        _prompt: &[u32],
+        _steps: usize,
+        _what: &str,
+        _progress: &mut Progress,
+    ) -> Result<Option<TimedAnswer>, HarnessError> {
+        Ok(None)
+    }
 
     /// The last step's logits. `None`: the contender does not give them.
     fn logits(&self) -> Option<Vec<f32>> {

@@ -1,9 +1,9 @@
 //! Our engines, through [`Engine`].
 
-use super::{Answer, Contender, Description};
+use super::{Answer, Contender, Description, TimedAnswer};
 use crate::subject::{Ours, Subject};
 use crate::{HarnessError, Progress, prefill};
-use monolith_engine::Engine;
+use monolith_engine::{Engine, Timed};
 use monolith_pack::Pack;
 use std::time::Instant;
 
@@ -37,13 +37,7 @@ impl Monolith<'_> {
         position: usize,
         steps: usize,
     ) -> Result<Answer, HarnessError> {
-        for _ in 1..CLOCK_TRIES {
-            match self.decode_once(token, position, steps) {
-                Err(HarnessError::Clock { .. }) => {}
-                done => return done,
-            }
-        }
-        self.decode_once(token, position, steps)
+        tried(|| self.decode_once(token, position, steps))
     }
 
     fn decode_once(
@@ -57,6 +51,17 @@ impl Monolith<'_> {
         check_clock(decoded.seconds, begin.elapsed().as_secs_f64())?;
         Ok(Answer { tokens: decoded.tokens, seconds: decoded.seconds })
     }
+}
+
+/// Times steps until the clocks agree.
+fn tried<T>(mut once: impl FnMut() -> Result<T, HarnessError>) -> Result<T, HarnessError> {
+    for _ in 1..CLOCK_TRIES {
+        match once() {
+            Err(HarnessError::Clock { .. }) => {}
+            done => return done,
+        }
+    }
+    once()
 }
 
 impl Contender for Monolith<'_> {
@@ -79,6 +84,23 @@ impl Contender for Monolith<'_> {
     ) -> Result<Answer, HarnessError> {
         let first = prefill(self.engine, prompt, what, progress)?;
         self.decode_from(first, prompt.len(), steps)
+    }
+
+    fn decode_timed(
+        &mut self,
+        prompt: &[u32],
+        steps: usize,
+        what: &str,
+        progress: &mut Progress,
+    ) -> Result<Option<TimedAnswer>, HarnessError> {
+        let first = prefill(self.engine, prompt, what, progress)?;
+        tried(|| {
+            let begin = Instant::now();
+            let Timed { tokens, at_ns } = self.engine.decode_timed(first, prompt.len(), steps)?;
+            let host_s = begin.elapsed().as_secs_f64();
+            check_clock(at_ns.last().map_or(0.0, |&last| last as f64 / 1e9), host_s)?;
+            Ok(Some(TimedAnswer { first, tokens, at_ns }))
+        })
     }
 
     fn logits(&self) -> Option<Vec<f32>> {

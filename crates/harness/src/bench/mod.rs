@@ -8,11 +8,13 @@ mod measure;
 mod output;
 mod row;
 mod sql;
+mod stream;
 
 pub use output::{Output, rendered};
 pub(crate) use output::{percent, predictions, signed_percent};
 pub(crate) use row::median;
 pub use row::{Facts, PassedGate, Predicted, Roofline, Row, SCHEMA_VERSION, Test, row};
+pub use stream::{First, Pass, Stream, StreamRecord};
 
 use crate::adapters::{Contender, Description, Monolith};
 use crate::environment::{Energy, Environment, Probe, Telemetry};

@@ -3,11 +3,13 @@
 mod page;
 mod predictions;
 mod quality;
+mod race;
 mod readme;
 mod speeds;
 
 pub use page::PageResults;
 pub use predictions::{Compared, Forecast, calibrated, compared, comparison, forecast};
+pub use race::{PageRaces, Race, RaceError};
 pub use readme::{run_readme, write_readme};
 pub use speeds::{KeptGate, SortedRows, row_refusals, sorted_rows};
 

@@ -3,6 +3,7 @@
 use super::quality::quality_table;
 use super::speeds::{sorted_rows, tables};
 use crate::HarnessError;
+use crate::bench::{StreamRecord, signed_percent};
 use crate::files::write_whole;
 use crate::gate::{GateRecord, Rule};
 use crate::markdown::{cell, code};
@@ -54,7 +55,37 @@ pub fn run_readme(folder: &RunFolder) -> Result<String, HarnessError> {
     if !table.is_empty() {
         text += &format!("## Quality\n\n{table}");
     }
+    let text = format!("{}{}", text.trim_end(), stream_lines(folder)?);
     Ok(printable(text.trim_end()).into_owned() + "\n")
+}
+
+/// Describes the token streams; empty without any.
+fn stream_lines(folder: &RunFolder) -> Result<String, HarnessError> {
+    let records = folder.streams()?.0;
+    if records.is_empty() {
+        return Ok(String::new());
+    }
+    let mut text: String =
+        "\n\n## Token streams\n\nThe time of every token; of each prompt the median run.\n\n"
+            .into();
+    for StreamRecord { subject, model, test, n_gen, clock, pass, streams, .. } in &records {
+        let _ = writeln!(
+            text,
+            "- {} ({}) on {}: {} of {} prompts, {n_gen} tokens each, {} after each step; the pass \
+             made {:.0} tok/s, where the median of {} is {:.0}: {} a token",
+            cell(&subject.variant),
+            cell(&subject.format),
+            cell(model),
+            streams.len(),
+            pass.prompts,
+            cell(clock),
+            pass.tok_s,
+            cell(test),
+            pass.headline_tok_s,
+            signed_percent(Some(pass.cost())),
+        );
+    }
+    Ok(text)
 }
 
 /// Describes a gate in words.

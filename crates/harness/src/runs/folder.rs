@@ -2,7 +2,7 @@
 
 use super::index::{Index, IndexEntry, is_sealed};
 use crate::HarnessError;
-use crate::bench::{Output, Row, rendered};
+use crate::bench::{Output, Row, StreamRecord, rendered};
 use crate::environment::{Environment, slug};
 use crate::files::{self, read_file, write_json};
 use crate::gate::GateRecord;
@@ -152,6 +152,21 @@ impl RunFolder {
         Ok(paths.iter().filter_map(|path| Kept::read(path).ok()).collect())
     }
 
+    /// Reads every record of token streams, by file name, or why a file with such a name is none.
+    ///
+    /// # Errors
+    /// A folder that cannot be listed.
+    pub fn streams(&self) -> Result<(Vec<StreamRecord>, Vec<String>), HarnessError> {
+        let (mut records, mut others) = (Vec::new(), Vec::new());
+        for path in self.records("stream-")? {
+            match StreamRecord::read(&path) {
+                Ok(record) => records.push(record),
+                Err(error) => others.push(error.to_string()),
+            }
+        }
+        Ok((records, others))
+    }
+
     /// Lists the JSON files whose names begin like this, in order.
     fn records(&self, begin: &str) -> Result<Vec<PathBuf>, HarnessError> {
         let listed = std::fs::read_dir(&self.path).map_err(HarnessError::io(&self.path))?;
@@ -182,6 +197,23 @@ impl RunFolder {
             return Err(HarnessError::file(&path, what));
         }
         files::append(&path, &rendered(rows, Output::Jsonl))
+    }
+
+    /// Adds a record of token streams, whole or not at all; gives its path.
+    ///
+    /// # Errors
+    /// A record of another run or without a gate, or a file that cannot be written.
+    pub fn add_streams(&self, record: &StreamRecord) -> Result<PathBuf, HarnessError> {
+        let (own, theirs) = (self.environment()?.run_id, &record.subject.run_id);
+        let refused = |what: String| Err(HarnessError::file(&self.path, what));
+        if *theirs != own {
+            return refused(format!("streams of run {theirs} do not belong to run {own}"));
+        }
+        if record.gate_passed != Some(true) {
+            let variant = &record.subject.variant;
+            return refused(format!("the streams of {variant} are unverified: no run keeps them"));
+        }
+        record.write(&self.path)
     }
 
     /// Adds a command. Reports a torn last line that was removed before.

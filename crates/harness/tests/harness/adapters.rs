@@ -26,4 +26,7 @@ fn our_engine_says_what_it_is_and_decodes_as_the_engine_does() {
     let decoded = engine.decode(first, prompt.len(), steps).unwrap();
     assert_eq!(answer.tokens, decoded.tokens);
     assert!(answer.seconds > 0.0);
+    let mut contender = Monolith { engine: &mut *engine, pack: &pack, run_id: &run_id };
+    let timed = contender.decode_timed(prompt, steps, "a prompt", &mut |_| ()).unwrap().unwrap();
+    assert_eq!((timed.first, timed.tokens, timed.at_ns.len()), (first, answer.tokens, steps));
 }

@@ -16,6 +16,7 @@ mod quality_forgery;
 mod quality_reports;
 mod records;
 mod reports;
+mod streams;
 mod tiny;
 
 use monolith_engine::{CpuEngine, CpuOptions, Engine};

@@ -87,7 +87,8 @@ included. pp512 feeds a prompt of 512 tokens, from an empty cache to the first t
 
 A speed is verified if `monolith gate` has passed before it in the same run (one boot of one GPU)
 with the same build, weights, prompts and engine options. Verified rows also go into the run's
-folder. All others are marked *unverified*, go to stdout only, and never enter a table. A second
+folder, and with them some prompts' tokens with the time of each, from a pass of its own. All others
+are marked *unverified*, go to stdout only, and never enter a table. A second
 table has the prediction for each test, part by part, and its error (`monolith predict`).";
 
 /// The bandwidth that a speed is compared with.
@@ -151,7 +152,6 @@ pub fn run(args: &Args) -> Result<(), Exit> {
     if let Some(window_s) = args.energy {
         add_energy(&mut subject, &mut rows, window_s, &progress)?;
     }
-    drop(progress);
     if let (Some(folder), Some(_)) = (&folder, &gate) {
         if let Some(removed) = folder.add_rows(&rows).map_err(exit_of)? {
             say(&format!("bench: {removed}"));
@@ -161,7 +161,10 @@ pub fn run(args: &Args) -> Result<(), Exit> {
             say(&format!("bench: {removed}"));
         }
         write_readme(folder).map_err(exit_of)?;
+        // Last: a pass that fails takes no row with it.
+        add_streams(&mut subject, &rows, &model, folder, &progress)?;
     }
+    drop(progress);
     for line in left_out {
         say(&format!("bench: left out: {line}"));
     }
@@ -210,6 +213,30 @@ fn nothing(left_out: &[String]) -> String {
         [] => "-p, -n and the prompts ask for none".into(),
         _ => left_out.join("; "),
     }
+}
+
+/// Times every token of the prompts' test once more, for the page's race; of the longest one, if
+/// there are several. Nothing without a tokenizer for the text.
+fn add_streams(
+    subject: &mut Bench,
+    rows: &[Row],
+    model: &Model,
+    folder: &RunFolder,
+    progress: &Progress,
+) -> Result<(), Exit> {
+    let of_prompts = rows.iter().filter(|row| row.position.is_none() && row.n_gen > 0);
+    let Some(row) = of_prompts.max_by_key(|row| row.n_gen) else { return Ok(()) };
+    if !model.dir.join("tokenizer.json").is_file() {
+        say("bench: no token streams: the model has no tokenizer");
+        return Ok(());
+    }
+    let tokenizer = model.tokenizer()?;
+    let mut tell = |what: &str| progress.doing(what);
+    if let Some(streams) = subject.streams(row, &tokenizer, &mut tell).map_err(exit_of)? {
+        folder.add_streams(&streams).map_err(exit_of)?;
+        write_readme(folder).map_err(exit_of)?;
+    }
+    Ok(())
 }
 
 /// Adds the energy to the rows of each depth, if the processor counts it.
