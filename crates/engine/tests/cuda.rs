@@ -479,8 +479,9 @@ fn a_recorded_step_is_the_same_step_with_everything_named() {
     let mut engine = load(&weights, &recording());
     let tokens = plain.decode(1, 0, first_split() + 100).expect("runs").tokens;
     // One share of the positions, and several.
-    let steps = first_split() - 60;
-    for (position, chosen) in [(0, 16), (100, first_split() - 80)] {
+    let one = (0, first_split() - 20, 16);
+    let several = (first_split() - 40, 80, 60);
+    for (position, steps, chosen) in [one, several] {
         let token = if position == 0 { 1 } else { tokens[position - 1] };
         let (decoded, dump) =
             engine.decode_recorded(token, position, steps, chosen).expect("the steps run");

@@ -612,7 +612,8 @@ __device__ __forceinline__ void keep_merged(Consumer& my) {
   const float factor[4] = {ptx::exp2(scores.x - largest), ptx::exp2(scores.y - largest),
                            ptx::exp2(scores.z - largest), ptx::exp2(scores.w - largest)};
   const float weights =
-      sum_of_products(sums.x, factor[0], sums.y, factor[1]) + sum_of_products(sums.z, factor[2], sums.w, factor[3]);
+      sum_of_products(sums.x, factor[0], sums.y, factor[1]) +
+      sum_of_products(sums.z, factor[2], sums.w, factor[3]);
   const float scale = Output::Format::X_SCALE * ptx::reciprocal(weights);
 #pragma unroll
   for (int at = 0; at < Output::LANE_PAIRS; at++) {
