@@ -9,7 +9,7 @@ use std::path::Path;
 /// The shipped calibration: what `monolith predict --calibrate` wrote.
 const SHIPPED: &str = include_str!("h200.json");
 
-/// What one kernel costs on one GPU: six kinds of numbers, each for one thing.
+/// What one kernel costs on one GPU: a few kinds of numbers, each for one thing.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Parameters {
@@ -24,12 +24,14 @@ pub struct Parameters {
     /// Compute of one more fragment in the busiest warp, ns, by the layers' format: widening
     /// included. Fitted.
     pub fragment_ns: BTreeMap<String, f64>,
-    /// Attention: 16 more cached positions in the busiest share, us: scores, softmax and sums of
-    /// values. Where all blocks' copies together take longer by the bandwidth, that counts instead.
-    /// Fitted.
+    /// Attention: 16 more cached positions in the busiest share, us: their way through the ring.
+    /// Where all blocks' copies together take longer by the bandwidth, that counts instead. Fitted.
     pub group_us: f64,
-    /// Attention: one more partial result to combine, us. Fitted.
-    pub share_us: f64,
+    /// Attention: one more batch of groups, us: scores, softmax and sums of values. Fitted.
+    pub batch_us: f64,
+    /// Attention: what the exchange among ranks takes besides its hand-off, us: each publishes, and
+    /// combines all results. Fitted.
+    pub exchange_us: f64,
     /// Rate at which the LM head is read and multiplied, GB/s, by its format: the X-rays' critical
     /// paths.
     pub head_gb_s: BTreeMap<String, f64>,
@@ -127,7 +129,8 @@ impl Parameters {
             layer_us: self.layer_us * time,
             fragment_ns: times(&self.fragment_ns, time),
             group_us: self.group_us * time,
-            share_us: self.share_us * time,
+            batch_us: self.batch_us * time,
+            exchange_us: self.exchange_us * time,
             head_gb_s: times(&self.head_gb_s, 1.0 / time),
             argmax_us: self.argmax_us * time,
             launch_us: self.launch_us,
@@ -137,7 +140,8 @@ impl Parameters {
     /// Checks that every number is one that a time can come from.
     fn check(&self) -> Result<(), String> {
         let rates = self.head_gb_s.values().chain([&self.bandwidth_gb_s]);
-        let times = [self.layer_us, self.group_us, self.share_us, self.argmax_us, self.launch_us];
+        let attention = [self.group_us, self.batch_us, self.exchange_us];
+        let times = attention.into_iter().chain([self.layer_us, self.argmax_us, self.launch_us]);
         let times = self.fragment_ns.values().copied().chain(times);
         if rates.into_iter().all(|rate| rate.is_finite() && *rate > 0.0)
             && times.into_iter().all(|time| time.is_finite() && time >= 0.0)

@@ -35,10 +35,11 @@ pub struct Measured {
 const LAYER: usize = 0;
 const LAUNCH: usize = 1;
 const GROUP: usize = 2;
-const SHARE: usize = 3;
-const FRAGMENTS: usize = 4;
+const EXCHANGE: usize = 3;
+const BATCH: usize = 4;
+const FRAGMENTS: usize = 5;
 /// Where the fit begins.
-const START: [f64; FRAGMENTS] = [2.0, 5.0, 0.2, 0.1];
+const START: [f64; FRAGMENTS] = [2.0, 5.0, 0.2, 0.1, 1.0];
 const START_FRAGMENT_NS: f64 = 50.0;
 const STEPS_MAX: usize = 200;
 /// A step that gains less than this ends the fit.
@@ -61,9 +62,10 @@ pub fn fitted(all: &[Observation], measured: &Measured) -> Result<Parameters, Pr
     depths.dedup();
     let mut free: Vec<usize> = (0..values.len()).collect();
     if depths.len() < 2 {
-        free.retain(|at| ![GROUP, SHARE].contains(at));
+        free.retain(|at| ![GROUP, EXCHANGE, BATCH].contains(at));
         values[GROUP] = 0.0;
-        values[SHARE] = 0.0;
+        values[EXCHANGE] = 0.0;
+        values[BATCH] = 0.0;
     }
     if all.len() < free.len() {
         let (rows, numbers) = (all.len(), free.len());
@@ -90,7 +92,8 @@ impl Fit<'_> {
             layer_us: values[LAYER],
             fragment_ns: fragments.map(|(name, ns)| ((*name).to_owned(), *ns)).collect(),
             group_us: values[GROUP],
-            share_us: values[SHARE],
+            batch_us: values[BATCH],
+            exchange_us: values[EXCHANGE],
             head_gb_s: self.measured.head_gb_s.clone(),
             argmax_us: self.measured.argmax_us,
             launch_us: values[LAUNCH],
@@ -233,7 +236,7 @@ mod tests {
         let found = fitted(&observations(&of, &[16, 2048]), &measured(&of)).unwrap();
         let near = |a: f64, b: f64| (a - b).abs() < 1e-2 * b.max(0.1);
         assert!(near(found.layer_us, 3.5) && near(found.group_us, 0.4), "{found:?}");
-        assert!(near(found.launch_us, 6.0) && near(found.share_us, of.share_us), "{found:?}");
+        assert!(near(found.launch_us, 6.0) && near(found.exchange_us, of.exchange_us), "{found:?}");
         for (format, ns) in &of.fragment_ns {
             assert!(near(found.fragment_ns[format], *ns), "{found:?}");
         }
@@ -244,7 +247,7 @@ mod tests {
         let of = Calibration::shipped().parameters;
         let all = observations(&of, &[16]);
         let found = fitted(&all, &measured(&of)).unwrap();
-        assert_eq!((found.group_us, found.share_us), (0.0, 0.0));
+        assert_eq!((found.group_us, found.batch_us, found.exchange_us), (0.0, 0.0, 0.0));
         let message = fitted(&all[..2], &measured(&of)).unwrap_err().to_string();
         assert!(message.contains("2 rows for"), "{message}");
     }

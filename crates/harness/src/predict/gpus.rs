@@ -36,7 +36,7 @@ pub const GPUS: &[Gpu] = &[
         clock_mhz: 1980.0,
         bandwidth_gb_s: 4393.0,
         nominal_gb_s: 4800.0,
-        source: "the probes of 2026-11-30-h200-06",
+        source: "the probes of 2026-11-30-h200-07",
         published: "",
     },
     Gpu {

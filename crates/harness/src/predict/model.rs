@@ -81,8 +81,11 @@ impl Attention {
     /// Its compute, us.
     fn compute_us(&self, of: &Parameters) -> f64 {
         let group_us = of.group_us.max(self.group_bytes / of.bandwidth_gb_s * 1e-3);
-        let combined = if self.shares > 1 { self.shares } else { 0 };
-        self.groups as f64 * group_us + combined as f64 * of.share_us
+        // The first batch counts among a layer's fixed latencies.
+        let batches = self.batches.saturating_sub(1);
+        self.groups as f64 * group_us
+            + batches as f64 * of.batch_us
+            + if self.shares > 1 { of.exchange_us } else { 0.0 }
     }
 }
 

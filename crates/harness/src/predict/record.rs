@@ -147,8 +147,8 @@ mod tests {
         assert_eq!(serde_json::from_str::<Prediction>(&text).unwrap(), of);
         // At most half a position from the mean, since a stretch counts at a whole one.
         assert!((of.kv_bytes / 4096.0 - 143.5).abs() <= 0.5, "{of:?}");
-        // The positions from 192 to 271 are shared.
-        assert_eq!(of.hand_offs, 4.0 + 80.0 / 256.0);
+        // The positions from 128 to 271 are shared.
+        assert_eq!(of.hand_offs, 4.0 + 144.0 / 256.0);
         assert!(text.contains(&predictor.calibration.origin.run), "{text}");
         assert!(!predictor.is_scaled());
         assert!(Predictor::new(Calibration::shipped(), "rtx-5090").unwrap().is_scaled());

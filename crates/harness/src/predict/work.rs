@@ -40,9 +40,11 @@ pub struct Attention {
     /// Blocks of a KV head that share its positions and exchange their results; 1: each attends to
     /// all of them, and nothing is exchanged.
     pub shares: usize,
-    /// Groups of cached positions that the busiest share takes, in rounds of four; of a last round
-    /// the kernel leaves out the groups that it does not have.
+    /// Groups of cached positions that the busiest share takes: their keys and values come through
+    /// the ring of each of its blocks.
     pub groups: usize,
+    /// Batches of groups that a block attends to one after the other: in a batch a warp has one.
+    pub batches: usize,
     /// Bytes of the KV cache that all blocks together read in the time of a group.
     pub group_bytes: f64,
     /// Bytes of one layer's KV cache.
@@ -100,9 +102,11 @@ impl Work {
         let kv_bytes = (self.kv_bytes_per_position as usize * position) as f64;
         let row = 2 * dims.head_dim * CACHE_BYTES;
         let group_bytes = (shares * dims.kv_heads * sizes.kv_group * row) as f64;
+        let groups = groups(position, shares, tuning.kv_chunk, sizes.kv_group);
         Attention {
             shares,
-            groups: groups(position, shares, tuning.kv_chunk, sizes.kv_group),
+            groups,
+            batches: groups.div_ceil(sizes.kv_batch / sizes.kv_group),
             group_bytes: group_bytes.min(kv_bytes),
             kv_bytes,
         }
@@ -168,7 +172,7 @@ mod tests {
 
     #[test]
     fn bytes_are_those_of_the_pack() {
-        // As the rows of 2026-11-30-h200-06 have them.
+        // As the rows of 2026-11-30-h200-07 have them.
         let bf16 = work("qwen3-0.6b", Formats::BF16);
         assert_eq!((bf16.layer_bytes, bf16.head_bytes), (31_461_888, 311_164_928));
         let fp8 = work("qwen3-0.6b", Formats::FP8);
@@ -186,24 +190,28 @@ mod tests {
     }
 
     #[test]
-    fn attention_is_shared_from_193_positions_on() {
+    fn attention_is_shared_from_129_positions_on_in_bf16() {
         let form = |work: &Work, position| {
             let attention = work.attention(position);
             (attention.shares, attention.groups)
         };
         let full = work("qwen3-0.6b", Formats::BF16);
         assert_eq!(
-            [0, 1, 16, 17, 64, 65, 191].map(|position| form(&full, position)),
-            [(1, 0), (1, 1), (1, 1), (1, 2), (1, 4), (1, 5), (1, 12)]
+            [0, 1, 16, 17, 64, 65, 127].map(|position| form(&full, position)),
+            [(1, 0), (1, 1), (1, 1), (1, 2), (1, 4), (1, 5), (1, 8)]
         );
         assert_eq!(
-            [192, 511, 1024, 1025, 1041, 2048].map(|position| form(&full, position)),
-            [(7, 2), (16, 2), (16, 4), (16, 5), (16, 6), (16, 8)]
+            [128, 511, 1024, 1025, 1041, 2048].map(|position| form(&full, position)),
+            [(5, 2), (16, 2), (16, 4), (16, 5), (16, 6), (16, 8)]
         );
         assert_eq!(full.attention(2048).kv_bytes, 2048.0 * 4096.0);
+        assert_eq!(full.attention(4000).batches, 1);
         // Fewer ranks, more groups.
         let tiny = work("tiny", Formats::BF16);
         assert!(form(&tiny, 2048).1 > form(&full, 2048).1);
+        assert!(tiny.attention(2048).batches > 1);
+        let fp8 = work("qwen3-0.6b", Formats::FP8);
+        assert_eq!([255, 256].map(|position| form(&fp8, position)), [(1, 16), (9, 2)]);
     }
 
     /// The groups of a share, counted one by one as the kernel does (`Share` in `share.cuh`).

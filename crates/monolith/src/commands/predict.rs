@@ -66,8 +66,8 @@ pub struct Args {
 const EXAMPLES: &str = "Examples:
   monolith predict
   monolith predict --gpu rtx-5090
-  monolith predict --check results/2026-11-30-h200-06
-  monolith predict --calibrate results/2026-11-30-h200-06 -d 16,2048 -o h200.json
+  monolith predict --check results/2026-11-30-h200-07
+  monolith predict --calibrate results/2026-11-30-h200-07 -d 16,512,2048 -o h200.json
 
 A step is layers x max(bytes / bandwidth, hand-offs x time of one + compute) + head + argmax +
 launch. A hand-off's time depends on the stream of weights beside it, which follows from the result.

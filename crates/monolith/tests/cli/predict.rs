@@ -52,19 +52,21 @@ fn the_shipped_numbers_predict_rows_that_they_were_not_fitted_to() {
     let (fitted, held_out) = errors(&text);
     assert_eq!(fitted.len(), fitted_to(), "{text}");
     assert!(held_out.len() >= fitted.len(), "{text}");
-    assert!(fitted.iter().chain(&held_out).all(|error| error.abs() < 5.0), "{text}");
+    // The worst is the tiny model's at 1,024 (notes/prediction.md).
+    assert!(fitted.iter().chain(&held_out).all(|error| error.abs() < 8.0), "{text}");
 }
 
 #[test]
 fn a_fit_gives_the_shipped_numbers_again() {
     let place = Place::new();
-    let text = place.succeeds(&["predict", "--calibrate", &run(), "-o", "own.json"]);
+    let text =
+        place.succeeds(&["predict", "--calibrate", &run(), "-d", "16,512,2048", "-o", "own.json"]);
     assert_eq!(errors(&text).0.len(), fitted_to(), "{text}");
     let own: serde_json::Value =
         serde_json::from_slice(&std::fs::read(place.path("own.json")).unwrap()).unwrap();
     let shipped = shipped();
     assert_eq!(own["origin"], shipped["origin"]);
-    for name in ["layer_us", "group_us", "share_us", "launch_us", "argmax_us"] {
+    for name in ["layer_us", "group_us", "batch_us", "exchange_us", "launch_us", "argmax_us"] {
         let of = |file: &serde_json::Value| file["parameters"][name].as_f64().unwrap();
         assert!((of(&own) - of(&shipped)).abs() < 1e-3 * of(&shipped), "{name}: {own}");
     }
