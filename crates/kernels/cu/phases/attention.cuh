@@ -798,6 +798,9 @@ __device__ __forceinline__ void attend_apart(Consumer& my) {
     publish_output(my, item.kv_head, merge(my, Share{0, 1}));
     finish_head(my, output_of(my, 0), item.kv_head);
     write_newest(my, item.kv_head);
+    // Until all warps have read the partial results: a warp may get its slice of the output, which it puts into
+    // its part of the activation, while others still add up theirs.
+    my.sync();
   }
   finish_heads(my, output_of(my, 0));
 }
