@@ -43,8 +43,7 @@ __device__ __forceinline__ u64* angles_between(const abi::StepArgs& args) {
 __device__ __forceinline__ void keep_angles(const abi::StepArgs& args) {
   if (blockIdx.x != 0 || threadIdx.x >= shape::HEAD_PAIRS) return;
   const float2 angle = args.rope[u64(args.position) * shape::HEAD_PAIRS + threadIdx.x];
-  ptx::store_relaxed(angles_between(args) + threadIdx.x,
-                     u64(__float_as_uint(angle.y)) << 32 | __float_as_uint(angle.x));
+  ptx::store_relaxed(angles_between(args) + threadIdx.x, word_of_pair(angle));
 }
 
 // ---- the phases: what each role does of the step. `layer` is LAYERS for the head.
@@ -215,8 +214,7 @@ __device__ __forceinline__ void run(const abi::StepArgs& args, const abi::PhaseA
   // Loaded together with what the vote is on.
   const abi::StepArgs now = of_step(args, *of.step);
   if (Kernel::ATTENDS && threadIdx.x < shape::HEAD_PAIRS) {
-    const u64 angle = ptx::load_relaxed(angles_between(args) + threadIdx.x);
-    shared.angles[threadIdx.x] = {__uint_as_float(u32(angle)), __uint_as_float(u32(angle >> 32))};
+    shared.angles[threadIdx.x] = pair_of_word(ptx::load_relaxed(angles_between(args) + threadIdx.x));
   }
   Consumer consumer{now, shared};
   consumer.layer = layer;

@@ -21,7 +21,7 @@ __device__ __forceinline__ u32 pair_address(const u32* words, u32 lane) {
   return ptx::shared_address(words + lane - within + within % 4 * 2 + within / 4);
 }
 
-// The words of a pair of columns, a part each: what `set` stores, to the bit.
+// The words of a pair of columns, a part each.
 __device__ __forceinline__ void split(float2 values, u32 (&words)[shape::PARTS]) {
 #pragma unroll
   for (u32 part = 0; part < shape::PARTS; part++) {
@@ -38,13 +38,10 @@ __device__ __forceinline__ void set_part(u32 address, u32 part, u32 word) {
 
 // Stores a pair of columns.
 __device__ __forceinline__ void set(u32 address, float2 values) {
+  u32 words[shape::PARTS];
+  split(values, words);
 #pragma unroll
-  for (u32 part = 0; part < shape::PARTS; part++) {
-    const u32 word = ptx::bf16_pair(values.x, values.y);
-    ptx::store_shared_at(address + part * STRIDE * 4, word);
-    values.x -= bf16_low(word);
-    values.y -= bf16_high(word);
-  }
+  for (u32 part = 0; part < shape::PARTS; part++) set_part(address, part, words[part]);
 }
 
 // Where this lane's B operand of the first step lies; those of the next follow 8 words on each. Columns of B

@@ -38,7 +38,7 @@ constexpr int ROTATED = HEAD_PAIRS / 2;
 
 // Words of a column of the queries' B operand, and eight to spare, for the banks. A head has a column a part.
 constexpr u32 QUERY_COLUMN = shape::QUERY_WORDS;
-constexpr u32 QUERY_COLUMNS = shape::PARTS * HEADS;
+constexpr u32 QUERY_COLUMNS = shape::QUERY_COLUMNS;
 static_assert(QUERY_COLUMNS <= 8, "a B operand has eight columns");
 static_assert(shape::PARTS == 2, "a lane of a result has both parts of a head");
 
@@ -51,7 +51,7 @@ __device__ __forceinline__ float4 quad_at(const float* values) {
 // ---- queries, and the newest position's key and value
 
 // Heads to gather: query heads, the newest key, the newest value.
-constexpr int GATHERED = HEADS + 2;
+constexpr int GATHERED = shape::GATHERED_HEADS;
 constexpr int KEY_HEAD = HEADS, VALUE_HEAD = HEADS + 1;
 // Warps that share a head, and their lanes that have a pair of its dimensions and the pair's partner.
 constexpr int HEAD_WARPS = shape::HEAD_WARPS;
@@ -268,7 +268,7 @@ __device__ __forceinline__ void sum_values(Consumer& my, u32 stage, uint2 b, Wei
 }
 
 // The row of the newest position among the partial results.
-constexpr int NEWEST = shape::CONSUMER_WARPS;
+constexpr int NEWEST = shape::PARTIAL_RESULTS - 1;
 // The warp that computes its scores: the last one, which has a group only where a text is long.
 constexpr int NEWEST_WARP = shape::CONSUMER_WARPS - 1;
 
@@ -792,14 +792,12 @@ __device__ __forceinline__ void attend_apart(Consumer& my) {
     // Items are in order of their ranks.
     if (item.rank > 0) break;
     xray::note(my.log, abi::Moment::Attends, my.layer);
-    // A warp that is behind may still read the scores of the item before.
-    if (index > 0) my.sync();
     attend(my, item.kv_head, Share{0, 1}, [] {});
     publish_output(my, item.kv_head, merge(my, Share{0, 1}));
     finish_head(my, output_of(my, 0), item.kv_head);
     write_newest(my, item.kv_head);
-    // Until all warps have read the partial results: a warp may get its slice of the output, which it puts into
-    // its part of the activation, while others still add up theirs.
+    // Until all warps have read what the next item, or the product, puts in its place: a warp may get its slice
+    // of the output, for its part of the activation, while others still add up their partial results.
     my.sync();
   }
   finish_heads(my, output_of(my, 0));

@@ -136,9 +136,7 @@ struct Carried<W, true> {
 
   __device__ __forceinline__ void keep(Consumer& my) {
 #pragma unroll
-    for (int at = 0; at < W::LANE_PAIRS; at++) {
-      residual(my, at) = {__uint_as_float(u32(pairs[at])), __uint_as_float(u32(pairs[at] >> 32))};
-    }
+    for (int at = 0; at < W::LANE_PAIRS; at++) residual(my, at) = pair_of_word(pairs[at]);
   }
 };
 
@@ -148,9 +146,7 @@ __device__ __forceinline__ void carry(Consumer& my) {
   if (blockIdx.x != 0 || W::ROW.phase == abi::Phase::LmHead) return;
 #pragma unroll
   for (int at = 0; at < W::LANE_PAIRS; at++) {
-    const float2 pair = residual(my, at);
-    ptx::store_relaxed(carried<W>(my, true) + at * 32,
-                       u64(__float_as_uint(pair.y)) << 32 | __float_as_uint(pair.x));
+    ptx::store_relaxed(carried<W>(my, true) + at * 32, word_of_pair(residual(my, at)));
   }
 }
 
